@@ -88,12 +88,11 @@ pub struct ToolChange {
 impl ToolChange {
     /// True when nothing is left to decide on once this tool is offered.
     pub fn is_settled_by(&self, tool: &Tool) -> bool {
-        let is_this = |known: &Arc<Tool>| Definition::of(known) == Definition::of(tool);
         match (self.kind, &self.approved, &self.offered) {
             (ChangeKind::New, ..) => false,
-            (_, Some(approved), _) => is_this(approved),
+            (_, Some(approved), _) => Definition::of(approved) == Definition::of(tool),
             // What was approved is not known, but it is not what was offered.
-            (_, None, Some(offered)) => !is_this(offered),
+            (_, None, Some(offered)) => Definition::of(offered) != Definition::of(tool),
             (_, None, None) => true,
         }
     }
@@ -120,10 +119,10 @@ impl ToolChange {
 
     /// Names the definition that a person decides on.
     pub fn version(&self, in_catalog: Option<&Arc<Tool>>) -> String {
-        self.current(in_catalog).map_or_else(
-            || self.kind.name().to_owned(),
-            |tool| hex::encode(&Definition::of(tool).as_bytes()[..16]),
-        )
+        match self.current(in_catalog) {
+            Some(tool) => hex::encode(&Definition::of(tool).as_bytes()[..16]),
+            None => self.kind.name().to_owned(),
+        }
     }
 }
 
@@ -311,8 +310,10 @@ impl Approved {
     /// # Errors
     /// [`ApprovedError`].
     pub fn peek(folder: &Path, server: &str) -> Result<Remembered, ApprovedError> {
-        Approved::open_existing(folder)?
-            .map_or_else(|| Ok(Remembered::default()), |approved| approved.of(server))
+        match Approved::open_existing(folder)? {
+            Some(approved) => approved.of(server),
+            None => Ok(Remembered::default()),
+        }
     }
 
     /// What is stored of a server's tools.
@@ -381,10 +382,14 @@ impl Approved {
         servers: &BTreeSet<String>,
         mut judge: impl FnMut(&str, Remembered) -> Result<Update, E>,
     ) -> Result<(), E> {
+        // Tables know nothing of errors of their callers, so that of `judge` is kept here meanwhile.
         let mut refused = None;
-        let mut judge = |server: &str, remembered: Remembered| {
-            let judged = judge(server, remembered);
-            judged.map_err(|error| refused = Some(error)).ok()
+        let mut judge = |server: &str, remembered: Remembered| match judge(server, remembered) {
+            Ok(update) => Some(update),
+            Err(error) => {
+                refused = Some(error);
+                None
+            }
         };
         let stored = match &mut self.0 {
             Backing::Local(local) => local.review(servers, &mut judge),
@@ -400,16 +405,16 @@ impl Approved {
 impl LocalApproved {
     fn of(&self, server: &str) -> Result<Remembered, ApprovedError> {
         // One transaction, so that records, changes and number belong together.
-        let reading = || read(&*self.connection.unchecked_transaction()?, server);
-        reading().map_err(|source| self.failed(source))
+        let transaction = self.connection.unchecked_transaction();
+        self.checked(transaction.and_then(|transaction| read(&transaction, server)))
     }
 
     fn undecided(&self) -> Result<Undecided, ApprovedError> {
-        read_undecided(&self.connection, None).map_err(|source| self.failed(source))
+        self.checked(read_undecided(&self.connection, None))
     }
 
     fn last_decision(&self, server: &str) -> Result<i64, ApprovedError> {
-        last_decision(&self.connection, server).map_err(|source| self.failed(source))
+        self.checked(last_decision(&self.connection, server))
     }
 
     fn remember(
@@ -438,6 +443,7 @@ impl LocalApproved {
                 let remembered = read(transaction, server)?;
                 let number = remembered.decision + 1;
                 let Some(update) = judge(server, remembered) else {
+                    // Any error will do: it rolls back, and whoever judges tells why.
                     return Err(rusqlite::Error::QueryReturnedNoRows);
                 };
                 write_update(transaction, server, &update)?;
@@ -456,7 +462,6 @@ impl LocalApproved {
         &mut self,
         write: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, ApprovedError> {
-        let path = self.path.clone();
         let written = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
@@ -465,16 +470,16 @@ impl LocalApproved {
                 transaction.commit()?;
                 Ok(done)
             });
-        written.map_err(|source| ApprovedError::Database {
-            path,
-            source: source.into(),
-        })
+        self.checked(written)
     }
 
-    fn failed(&self, source: rusqlite::Error) -> ApprovedError {
-        ApprovedError::Database {
-            path: self.path.clone(),
-            source: source.into(),
+    fn checked<T>(&self, outcome: rusqlite::Result<T>) -> Result<T, ApprovedError> {
+        match outcome {
+            Ok(value) => Ok(value),
+            Err(source) => Err(ApprovedError::Database {
+                path: self.path.clone(),
+                source: source.into(),
+            }),
         }
     }
 }
@@ -518,7 +523,9 @@ fn read_undecided(connection: &Connection, server: Option<&str>) -> rusqlite::Re
     let mut undecided = Undecided::new();
     for row in rows {
         let (id, change) = row?;
-        undecided.extend(id.map(|id| (id, change)));
+        if let Some(id) = id {
+            undecided.insert(id, change);
+        }
     }
     Ok(undecided)
 }
@@ -573,8 +580,8 @@ fn write_update(connection: &Connection, server: &str, update: &Update) -> rusql
             server,
             id.as_str(),
             change.kind.name(),
-            change.approved.as_ref().map(|tool| json(tool)),
-            change.offered.as_ref().map(|tool| json(tool)),
+            change.approved.as_deref().map(json),
+            change.offered.as_deref().map(json),
             change.blocked_by.map(BlockedBy::name),
             change.since_ms,
         ])?;
@@ -583,19 +590,19 @@ fn write_update(connection: &Connection, server: &str, update: &Update) -> rusql
 }
 
 fn change(row: &Row) -> rusqlite::Result<ToolChange> {
-    let tool = |index: usize| -> rusqlite::Result<Option<Arc<Tool>>> {
-        let text: Option<String> = row.get(index)?;
-        // A definition of a version that cannot be read any more is one that is not known.
-        Ok(text.and_then(|text| serde_json::from_str(&text).ok().map(Arc::new)))
-    };
     let (kind, blocked_by): (String, Option<String>) = (row.get(2)?, row.get(5)?);
     Ok(ToolChange {
         kind: ChangeKind::from_name(&kind),
-        approved: tool(3)?,
-        offered: tool(4)?,
+        approved: row.get::<_, Option<String>>(3)?.and_then(tool),
+        offered: row.get::<_, Option<String>>(4)?.and_then(tool),
         blocked_by: blocked_by.as_deref().map(BlockedBy::from_name),
         since_ms: row.get(6)?,
     })
+}
+
+/// A definition as it is stored; one of a version that cannot be read any more is not known.
+fn tool(json: String) -> Option<Arc<Tool>> {
+    serde_json::from_str(&json).ok().map(Arc::new)
 }
 
 fn json(tool: &Tool) -> String {
@@ -682,11 +689,13 @@ pub fn changed_parts(before: &Tool, after: &Tool) -> Vec<&'static str> {
         ("outputSchema", before.output_schema != after.output_schema),
         ("annotations", before.annotations != after.annotations),
     ];
-    compared
-        .iter()
-        .filter(|(_, differs)| *differs)
-        .map(|(part, _)| *part)
-        .collect()
+    let mut changed = Vec::new();
+    for (part, differs) in compared {
+        if differs {
+            changed.push(part);
+        }
+    }
+    changed
 }
 
 #[cfg(test)]

@@ -176,11 +176,14 @@ impl CatalogStore for LocalStore {
 impl Written {
     /// These changes, all of them in this generation.
     pub fn all(changes: Vec<Changes>, generation: u64) -> Vec<Self> {
-        let written = |changes| Written {
-            changes,
-            generation,
-        };
-        changes.into_iter().map(written).collect()
+        let mut all = Vec::with_capacity(changes.len());
+        for changes in changes {
+            all.push(Written {
+                changes,
+                generation,
+            });
+        }
+        all
     }
 }
 
@@ -288,10 +291,10 @@ impl CatalogWriter {
     /// # Errors
     /// [`WriteError::QueueFull`] at once, without waiting; otherwise as [`CatalogWriter::write`].
     pub async fn try_write(&self, change: Change) -> Result<Written, WriteError> {
-        let permit = Arc::clone(&self.permits)
-            .try_acquire_owned()
-            .map_err(|_| WriteError::QueueFull)?;
-        self.enqueue(change, permit).await
+        match Arc::clone(&self.permits).try_acquire_owned() {
+            Ok(permit) => self.enqueue(change, permit).await,
+            Err(_) => Err(WriteError::QueueFull),
+        }
     }
 
     /// Waits for room in the queue, applies a change and returns once it is committed.
@@ -299,11 +302,10 @@ impl CatalogWriter {
     /// # Errors
     /// [`WriteError::Closed`], [`WriteError::Panicked`], [`WriteError::Catalog`].
     pub async fn write(&self, change: Change) -> Result<Written, WriteError> {
-        let permit = Arc::clone(&self.permits)
-            .acquire_owned()
-            .await
-            .map_err(|_| WriteError::Closed)?;
-        self.enqueue(change, permit).await
+        match Arc::clone(&self.permits).acquire_owned().await {
+            Ok(permit) => self.enqueue(change, permit).await,
+            Err(_) => Err(WriteError::Closed),
+        }
     }
 
     /// Makes a server's tools exactly these.
@@ -344,7 +346,11 @@ impl CatalogWriter {
         if !self.work.queue(queued, call) {
             return Err(WriteError::Closed);
         }
-        answer.await.map_err(|_| WriteError::Panicked)?
+        match answer.await {
+            Ok(answer) => answer,
+            // Dropped without one, as only a panic does.
+            Err(_) => Err(WriteError::Panicked),
+        }
     }
 }
 
@@ -365,7 +371,7 @@ struct QueuedChange {
 
 impl QueuedChange {
     fn answer(self, outcome: Result<Written, WriteError>) {
-        // The client may have disconnected.
+        // The client may have disconnected. The change is made all the same.
         let _ = self.reply.send(outcome);
     }
 }

@@ -117,9 +117,11 @@ impl Scopes {
 
     /// Reads the format of [`fmt::Display`]. Unknown names are ignored.
     pub fn read(text: &str) -> Self {
-        text.split(',')
-            .filter_map(|name| Scope::ALL.into_iter().find(|scope| scope.name() == name))
-            .collect()
+        let mut scopes = Vec::new();
+        for name in text.split(',') {
+            scopes.extend(Scope::ALL.into_iter().find(|scope| scope.name() == name));
+        }
+        Scopes::from_iter(scopes)
     }
 }
 
@@ -141,7 +143,7 @@ impl FromIterator<Scope> for Scopes {
 
 impl fmt::Display for Scopes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.0.iter().map(|scope| scope.name()).collect();
+        let names: Vec<&str> = self.iter().map(Scope::name).collect();
         f.write_str(&names.join(","))
     }
 }
@@ -285,16 +287,22 @@ impl NewKey {
     /// # Errors
     /// [`KeyError::InvalidProfile`], [`KeyError::AdminOfProfiles`].
     pub fn check(&self) -> Result<(), KeyError> {
-        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-        let bad = |name: &&String| name.is_empty() || !name.chars().all(legal);
-        if let Some(name) = self.profiles.iter().find(bad) {
-            return Err(KeyError::InvalidProfile { name: name.clone() });
+        for name in &self.profiles {
+            if !is_profile_name(name) {
+                return Err(KeyError::InvalidProfile { name: name.clone() });
+            }
         }
+        // Whoever may change a catalog whole could change what the profiles leave out.
         if !self.profiles.is_empty() && self.scopes.allow(Scope::Admin, &self.catalogs) {
             return Err(KeyError::AdminOfProfiles);
         }
         Ok(())
     }
+}
+
+fn is_profile_name(name: &str) -> bool {
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    !name.is_empty() && name.chars().all(is_legal)
 }
 
 /// The names of profiles as a text, with commas between them.
@@ -521,6 +529,7 @@ impl KeyStore {
             hash: hash(&secret).to_vec(),
         };
         self.table.insert(&stored)?;
+        // Only what the store has: a key that one node alone accepts could not be revoked.
         if let Some(copy) = &self.copy {
             copy.add(&stored)?;
         }

@@ -122,8 +122,11 @@ impl Pool {
             timer_changed: Condvar::new(),
             task_ended: Condvar::new(),
         });
-        pool.start_threads(changes, embedding)
-            .inspect_err(|_| pool.stop())?;
+        if let Err(error) = pool.start_threads(changes, embedding) {
+            // Those that were started would wait for ever, and keep the pool.
+            pool.stop();
+            return Err(error);
+        }
         Ok(pool)
     }
 
@@ -166,6 +169,7 @@ impl Pool {
         let id = TaskId(state.last_id);
         let entry = Entry {
             task,
+            // As if it had just had a turn, so that `finish` does with it what `next` says.
             phase: Phase::Running,
             is_in_embedding_queue: false,
             timer: None,
@@ -186,6 +190,7 @@ impl Pool {
             Phase::Idle | Phase::Queued(Lane::Embedding) => {
                 self.queue(&mut state, id, Lane::Changes)
             }
+            // It may be past what it is called for, so it gets another turn.
             Phase::Running => entry.phase = Phase::RunningCalled,
             Phase::Queued(Lane::Changes) | Phase::RunningCalled => {}
         }
@@ -263,6 +268,7 @@ impl Pool {
             return;
         };
         entry.phase = Phase::Queued(lane);
+        // After its turn, whatever that is for, the task says anew when to embed.
         if let Some(at) = entry.timer.take() {
             state.timers.remove(&(at, id));
         }
@@ -300,16 +306,17 @@ impl Pool {
             }
             if look_at <= now {
                 let idle = state.idle();
+                // A task with news is called, which takes the lock.
                 drop(state);
                 self.look_for_news(idle);
                 look_at = Instant::now() + NEWS_INTERVAL;
                 state = self.state.lock();
                 continue;
             }
-            let next = state
-                .timers
-                .first()
-                .map_or(look_at, |(at, _)| look_at.min(*at));
+            let next = match state.timers.first() {
+                Some((at, _)) => look_at.min(*at),
+                None => look_at,
+            };
             let pause = next.saturating_duration_since(now);
             self.timer_changed.wait_for(&mut state, pause);
         }
@@ -352,11 +359,13 @@ impl State {
     }
 
     fn idle(&self) -> Vec<(TaskId, Arc<dyn Task>)> {
-        let idle = self.tasks.iter().filter(|(_, entry)| {
-            matches!(entry.phase, Phase::Idle | Phase::Queued(Lane::Embedding))
-        });
-        idle.map(|(id, entry)| (*id, Arc::clone(&entry.task)))
-            .collect()
+        let mut idle = Vec::new();
+        for (id, entry) in &self.tasks {
+            if let Phase::Idle | Phase::Queued(Lane::Embedding) = entry.phase {
+                idle.push((*id, Arc::clone(&entry.task)));
+            }
+        }
+        idle
     }
 
     fn queue_of(&self, lane: Lane) -> &VecDeque<TaskId> {

@@ -1,6 +1,5 @@
 //! The work of a catalog's writer, turn by turn.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -92,8 +91,7 @@ impl Work {
 
     /// When it wants its first turn.
     pub fn first_turn(&self) -> Next {
-        let due = self.applier.lock().next_embedding;
-        due.map_or(Next::Idle, Next::Embedding)
+        next_of(self.applier.lock().next_embedding)
     }
 
     /// Queues a change and calls for a turn. False once it takes no more.
@@ -129,9 +127,11 @@ impl Work {
         if group.is_empty() {
             return;
         }
-        let tools: usize = group.iter().map(|queued| queued.change.tools()).sum();
+        for queued in &group {
+            applier.written += queued.change.tools();
+        }
         applier.apply(group);
-        applier.written += tools;
+        // Not while more wait, which need the memory again.
         if applier.written >= allocator::MANY_TOOLS && !self.has_changes() {
             applier.written = 0;
             allocator::release_freed();
@@ -162,19 +162,21 @@ impl Work {
 
     fn embed(&self, applier: &mut Applier, is_wanted: &dyn Fn() -> bool) {
         let until = Instant::now() + EMBED_TURN;
-        let is_over = || Instant::now() >= until && is_wanted();
-        let is_stopped = Cell::new(false);
-        let proceed = |progress: EmbedProgress| {
+        let mut is_stopped = false;
+        let mut proceed = |progress: EmbedProgress| {
             let part = (progress.total / EMBED_TURN_PART).max(EMBED_TURN_TEXTS);
-            is_stopped.set(progress.done >= part || self.is_interrupted() || is_over());
-            match is_stopped.get() {
+            // Whether others wait is asked last: it takes the lock of the pool.
+            is_stopped = progress.done >= part
+                || self.is_interrupted()
+                || (Instant::now() >= until && is_wanted());
+            match is_stopped {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
         };
         let outcome = caught(|| {
             let mut writer = self.catalog.writer()?;
-            writer.embed_pending(&mut |progress| proceed(progress))
+            writer.embed_pending(&mut proceed)
         });
         if let Some(Ok(_)) = &outcome {
             applier.failures = 0;
@@ -182,7 +184,8 @@ impl Work {
         let pending = self.catalog.searcher().pending_embeddings();
         applier.next_embedding = match outcome {
             Some(Ok(_)) if !self.catalog.needs_writer() => None,
-            Some(Ok(_)) if is_stopped.get() => Some(Instant::now()),
+            Some(Ok(_)) if is_stopped => Some(Instant::now()),
+            // It came to its end, and something is left. Tried at once, it would be left again.
             Some(Ok(_)) => Some(Instant::now() + LAST_EMBED_RETRY),
             Some(Err(Error::Locked { .. })) => Some(Instant::now() + LOCKED_RETRY),
             Some(Err(error)) => Some(self.retry(applier, pending, &error.to_string())),
@@ -242,7 +245,7 @@ impl Task for Work {
         if self.has_changes() || self.is_to_look() {
             return Next::Changes;
         }
-        applier.next_embedding.map_or(Next::Idle, Next::Embedding)
+        next_of(applier.next_embedding)
     }
 
     fn has_news(&self) -> bool {
@@ -300,6 +303,13 @@ impl Applier {
     fn follow(&mut self, catalog: &Catalog) {
         // One that panics changes nothing, and is called again.
         let _ = caught(|| (self.watch)(catalog));
+    }
+}
+
+fn next_of(next_embedding: Option<Instant>) -> Next {
+    match next_embedding {
+        Some(at) => Next::Embedding(at),
+        None => Next::Idle,
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 use rusqlite::{Connection, params};
-use toolscout_index::database;
+use toolscout_index::database::{self, DatabaseError};
 
 use super::{FeedbackError, FeedbackRecord, FeedbackTable, by_query};
 
@@ -42,22 +42,19 @@ impl LocalFeedback {
     /// of a data directory creates it, and all use it.
     pub(super) fn open(data_dir: &Path) -> anyhow::Result<(Self, [u8; 32])> {
         let path: PathBuf = data_dir.join(FILE_NAME);
-        let opened = database::open_renamed(&path, &data_dir.join(FORMER_FILE_NAME), MIGRATIONS)
-            .and_then(|connection| {
-                let secret =
-                    connection.query_row("SELECT secret FROM signer", [], |row| row.get(0))?;
-                Ok((connection, secret))
-            });
-        let (connection, secret) =
-            opened.map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
-        let connection = Mutex::new(connection);
-        Ok((LocalFeedback { connection }, secret))
+        let former = data_dir.join(FORMER_FILE_NAME);
+        let opened = database::open_renamed(&path, &former, MIGRATIONS).and_then(with_secret);
+        match opened {
+            Ok((connection, secret)) => {
+                let connection = Mutex::new(connection);
+                Ok((LocalFeedback { connection }, secret))
+            }
+            Err(error) => Err(anyhow::anyhow!("{}: {error}", path.display())),
+        }
     }
 
     pub(super) fn exists(data_dir: &Path) -> bool {
-        [FILE_NAME, FORMER_FILE_NAME]
-            .iter()
-            .any(|name| data_dir.join(name).exists())
+        data_dir.join(FILE_NAME).exists() || data_dir.join(FORMER_FILE_NAME).exists()
     }
 
     pub(super) fn set_secret(&self, secret: &[u8; 32]) -> Result<(), FeedbackError> {
@@ -77,6 +74,11 @@ impl LocalFeedback {
     }
 }
 
+fn with_secret(connection: Connection) -> Result<(Connection, [u8; 32]), DatabaseError> {
+    let secret = connection.query_row("SELECT secret FROM signer", [], |row| row.get(0))?;
+    Ok((connection, secret))
+}
+
 impl FeedbackTable for LocalFeedback {
     fn called(&self, catalog: &str) -> Result<Vec<(String, Vec<String>)>, FeedbackError> {
         self.with(|connection| {
@@ -91,6 +93,7 @@ impl FeedbackTable for LocalFeedback {
 
     fn forget(&self, catalog: &str) -> Result<(), FeedbackError> {
         self.with(|connection| {
+            // A deleted row stays readable in the log until that is truncated.
             connection.execute("DELETE FROM feedback WHERE catalog = ?1", [catalog])?;
             // While another process reads, the log is truncated by a later checkpoint.
             connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))

@@ -59,15 +59,10 @@ impl KeyCopy {
                 .query_row("SELECT confirmed_at FROM followed", [], |row| row.get(0))
                 .optional()
         })?;
-        let at = confirmed_at.and_then(|confirmed_at: u64| {
-            // Of a time to come nothing follows.
-            let age = unix_s(SystemTime::now()).checked_sub(confirmed_at)?;
-            Instant::now().checked_sub(Duration::from_secs(age))
-        });
         Ok(KeyCopy {
             keys,
             confirmed: Mutex::new(Confirmed {
-                at,
+                at: confirmed_at.and_then(instant_of),
                 noted: None,
                 is_asked: false,
             }),
@@ -112,6 +107,8 @@ impl KeyCopy {
                     put(&transaction, stored)?;
                 }
             }
+            // Revoking the last key does not open the server again: once in use, always in use. Only
+            // another store begins anew.
             transaction.execute(
                 "INSERT INTO followed VALUES (1, ?1, ?2, ?3, ?4)
                  ON CONFLICT (once) DO UPDATE SET source = ?1, generation = ?2, confirmed_at = ?4,
@@ -133,14 +130,14 @@ impl KeyCopy {
             let mut confirmed = self.lock();
             confirmed.at = Some(now);
             confirmed.is_asked = true;
-            if confirmed
-                .noted
-                .is_some_and(|noted| noted.elapsed() < NOTE_EVERY)
+            if let Some(noted) = confirmed.noted
+                && noted.elapsed() < NOTE_EVERY
             {
                 return Ok(());
             }
             confirmed.noted = Some(now);
         }
+        // By the clock, since an `Instant` means nothing to the next process.
         let confirmed_at = unix_s(SystemTime::now());
         self.keys.with(|connection| {
             connection.execute("UPDATE followed SET confirmed_at = ?1", [confirmed_at])
@@ -158,16 +155,19 @@ impl KeyCopy {
     /// # Errors
     /// [`KeyError::Database`].
     pub fn find(&self, id: &str) -> Result<Option<StoredKey>, KeyError> {
-        let is_trusted = {
-            let confirmed = self.lock();
-            let is_recent = confirmed.at.is_some_and(|at| at.elapsed() < TRUST);
-            confirmed.is_asked && is_recent
-        };
-        if !is_trusted {
+        if !self.is_trusted() {
             return Ok(None);
         }
         let found = self.keys.with(|connection| find(connection, id))?;
         Ok(found.filter(|stored| stored.key.is_valid(SystemTime::now())))
+    }
+
+    fn is_trusted(&self) -> bool {
+        let confirmed = self.lock();
+        match confirmed.at {
+            Some(at) => confirmed.is_asked && at.elapsed() < TRUST,
+            None => false,
+        }
     }
 
     /// Whether there was a key; `None` where the store has to be asked. Once there was one, there
@@ -193,6 +193,7 @@ impl KeyCopy {
     pub fn add(&self, stored: &StoredKey) -> Result<(), KeyError> {
         self.keys.with(|connection| {
             let transaction = connection.transaction()?;
+            // Both together, so that the server is never open once the key is there.
             transaction.execute("UPDATE followed SET is_in_use = 1", [])?;
             remove(&transaction, &stored.key.id)?;
             put(&transaction, stored)?;
@@ -213,6 +214,12 @@ impl KeyCopy {
     fn lock(&self) -> parking_lot::MutexGuard<'_, Confirmed> {
         self.confirmed.lock()
     }
+}
+
+/// The instant of a Unix time; `None` for one to come, since the clock was wrong then or is now.
+fn instant_of(confirmed_at: u64) -> Option<Instant> {
+    let age = unix_s(SystemTime::now()).checked_sub(confirmed_at)?;
+    Instant::now().checked_sub(Duration::from_secs(age))
 }
 
 fn remove(connection: &Connection, id: &str) -> rusqlite::Result<usize> {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use toolscout_index::database;
 
@@ -64,10 +64,10 @@ impl LocalKeys {
         folder: &Path,
         open: impl FnOnce(&Path) -> Result<Connection, database::DatabaseError>,
     ) -> Result<Self, KeyError> {
-        database::create_private_dir(folder).map_err(|source| KeyError::Io {
-            path: folder.to_owned(),
-            source,
-        })?;
+        if let Err(source) = database::create_private_dir(folder) {
+            let path = folder.to_owned();
+            return Err(KeyError::Io { path, source });
+        }
         let path = folder.join(FILE_NAME);
         match open(&path) {
             Ok(connection) => Ok(LocalKeys {
@@ -82,15 +82,13 @@ impl LocalKeys {
         &self,
         work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
     ) -> Result<T, KeyError> {
-        work(&mut self.lock()).map_err(|source| KeyError::Database {
-            path: self.path.clone(),
-            source: source.into(),
-        })
-    }
-
-    /// A poisoned lock is safe to use: every change is a statement or a transaction.
-    fn lock(&self) -> MutexGuard<'_, Connection> {
-        self.connection.lock()
+        match work(&mut self.connection.lock()) {
+            Ok(value) => Ok(value),
+            Err(source) => Err(KeyError::Database {
+                path: self.path.clone(),
+                source: source.into(),
+            }),
+        }
     }
 }
 

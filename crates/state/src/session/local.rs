@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toolscout_index::database::{self, DatabaseError};
 
@@ -59,14 +60,14 @@ impl LocalSessions {
         path: &Path,
         connection: Result<Connection, DatabaseError>,
     ) -> Result<Self, SessionError> {
-        let failed = |source| SessionError::Database {
-            path: path.to_owned(),
-            source,
-        };
-        Ok(LocalSessions {
-            path: path.to_owned(),
-            connection: Mutex::new(connection.map_err(failed)?),
-        })
+        let path = path.to_owned();
+        match connection {
+            Ok(connection) => Ok(LocalSessions {
+                path,
+                connection: Mutex::new(connection),
+            }),
+            Err(source) => Err(SessionError::Database { path, source }),
+        }
     }
 
     fn with<T>(
@@ -255,14 +256,12 @@ impl SessionTable for LocalSessions {
                 max as i64
             ],
             |row| {
-                let events: Option<String> = row.get(4)?;
-                let events = events.and_then(|text| serde_json::from_str(&text).ok());
                 Ok(PastTurn {
                     number: row.get(0)?,
                     question: row.get(1)?,
                     answer: row.get(2)?,
                     status: TurnStatus::from_name(&row.get::<_, String>(3)?),
-                    events: events.unwrap_or_default(),
+                    events: as_json(row.get(4)?).unwrap_or_default(),
                 })
             },
         )
@@ -276,9 +275,7 @@ impl SessionTable for LocalSessions {
                 .query_row(sql, [conversation.as_str()], |row| row.get(0))
                 .optional()
         })?;
-        Ok(text
-            .flatten()
-            .and_then(|text| serde_json::from_str(&text).ok()))
+        Ok(as_json(text.flatten()))
     }
 
     fn list(
@@ -339,8 +336,8 @@ impl SessionTable for LocalSessions {
                 .query_row(&sql, parameters, |row| row.get(0))
                 .optional()
         })?;
-        let events = |text: String| serde_json::from_str(&text).ok();
-        Ok(text.map(|text| text.and_then(events).unwrap_or_default()))
+        // A turn without events is there all the same.
+        Ok(text.map(|text| as_json(text).unwrap_or_default()))
     }
 
     fn delete(
@@ -374,18 +371,20 @@ enum Begun {
 }
 
 fn read_turn(row: &Row<'_>) -> rusqlite::Result<Turn> {
-    let figures: Option<String> = row.get(5)?;
     Ok(Turn {
         number: row.get(0)?,
         question: row.get(1)?,
         answer: row.get(2)?,
         status: TurnStatus::from_name(&row.get::<_, String>(3)?),
         error: row.get(4)?,
-        figures: figures
-            .and_then(|text| serde_json::from_str(&text).ok())
-            .unwrap_or_default(),
+        figures: as_json(row.get(5)?).unwrap_or_default(),
         created_ms: row.get(6)?,
     })
+}
+
+/// What a column has; nothing of what another version wrote in another shape.
+fn as_json<T: DeserializeOwned>(text: Option<String>) -> Option<T> {
+    serde_json::from_str(&text?).ok()
 }
 
 fn now_ms() -> i64 {
