@@ -70,15 +70,13 @@ impl Evaluations {
     /// A place among the running evaluations. It is taken before the body is read, so that the
     /// memory for bodies is bounded too.
     fn begin(&self) -> ApiResult<OwnedSemaphorePermit> {
-        Arc::clone(&self.running).try_acquire_owned().map_err(|_| {
-            let message =
-                format!("{MAX_RUNNING} evaluations are running, the maximum; wait for one to end");
-            ApiError::busy(
-                StatusCode::TOO_MANY_REQUESTS,
-                "too_many_evaluations",
-                message,
-            )
-        })
+        if let Ok(permit) = Arc::clone(&self.running).try_acquire_owned() {
+            return Ok(permit);
+        }
+        let message =
+            format!("{MAX_RUNNING} evaluations are running, the maximum; wait for one to end");
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        Err(ApiError::busy(status, "too_many_evaluations", message))
     }
 
     /// Stores an evaluation. Blocks.
@@ -107,14 +105,12 @@ pub async fn list(
     State(app): State<App>,
 ) -> ApiResult<Json<EvaluationList>> {
     let list = app.cpu_pool.run(move || {
-        Store::of(&catalog)
-            .list()
-            .map(|evaluations| EvaluationList {
-                evaluations,
-                current_generation: catalog.searcher().generation(),
-            })
+        Ok(Json(EvaluationList {
+            evaluations: Store::of(&catalog).list()?,
+            current_generation: catalog.searcher().generation(),
+        }))
     });
-    list.await?.map(Json)
+    list.await?
 }
 
 /// Evaluates a catalog as a task: searches for each query under one or two settings.
@@ -144,6 +140,7 @@ pub async fn start(
     );
     let running = app.clone();
     let task = tasks.start(&name, total, move |task| {
+        // Before the first search, so that whoever started it knows what to ask for.
         task.update(|body| body.evaluation = Some(plan.id()));
         async move {
             let _permit = permit;
@@ -287,20 +284,20 @@ fn plan_of(request: EvaluationRequest, catalog: &OpenCatalog) -> ApiResult<Plan>
         );
         return Err(invalid_queries(message));
     }
-    let arms: Vec<_> = std::iter::once(request.search)
-        .chain(request.compare)
-        .collect();
+    let mut arms = vec![request.search];
+    arms.extend(request.compare);
     for (name, arm) in ["search", "compare"].iter().zip(&arms) {
-        arm.check(MAX_SETTINGS_BYTES).map_err(|error| ApiError {
-            message: format!("field `{name}`: {}", error.message),
-            ..error
-        })?;
+        if let Err(error) = arm.check(MAX_SETTINGS_BYTES) {
+            let message = format!("field `{name}`: {}", error.message);
+            return Err(ApiError { message, ..error });
+        }
     }
     let depths = depths_of(request.depths, searcher.len())?;
     let tools: Vec<ToolId> = searcher.ids_after(None).cloned().collect();
-    let queries = pasted::read(&request.queries, request.qrels.as_deref(), &tools)
-        .map_err(|error| invalid_queries(error.to_string()))?;
-    Ok(Plan::new(request.name, searcher, queries, arms, depths))
+    match pasted::read(&request.queries, request.qrels.as_deref(), &tools) {
+        Ok(queries) => Ok(Plan::new(request.name, searcher, queries, arms, depths)),
+        Err(error) => Err(invalid_queries(error.to_string())),
+    }
 }
 
 /// What an evaluation searches.

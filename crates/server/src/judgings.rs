@@ -4,7 +4,7 @@
 mod store;
 mod wire;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -13,7 +13,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use parking_lot::Mutex;
 use serde::Deserialize;
-use toolscout_index::{Searcher, Tool, ToolId};
+use toolscout_index::{Searcher, ToolId};
 use uuid::Uuid;
 
 use super::access::{Grant, Reading, Writing};
@@ -25,7 +25,7 @@ use super::threads::blocking;
 use store::{Judged, Judgement, QueryToJudge, Store};
 use toolscout_base::clock::unix_ms;
 use toolscout_base::cpu_pool::CpuPool;
-use toolscout_eval::dataset::pasted;
+use toolscout_eval::dataset::pasted::{self, PastedQuery};
 use toolscout_eval::pool::{self, Agreement, MAX_GRADE};
 use wire::{
     AgreementParams, Head, JudgeParams, JudgeProgressList, Judging, JudgingList, NewJudgement,
@@ -51,10 +51,9 @@ const MAX_GRADES: usize = 200;
 /// What judgings of all catalogs share.
 #[derive(Clone, Default)]
 pub struct Judgings {
+    /// Held while a file is read, changed and written, so that no judgement is lost.
     writing: Arc<Mutex<()>>,
 }
-
-impl Judgings {}
 
 /// The path of a judging.
 #[derive(Debug, Deserialize)]
@@ -205,17 +204,18 @@ pub async fn export(
     QueryString(JudgeParams { judge }): QueryString<JudgeParams>,
 ) -> ApiResult<Response> {
     let judged = blocking(move || Store::of(&catalog).load(&id)).await??;
+    if let Some(judge) = &judge
+        && !judged.judges.contains_key(judge)
+    {
+        return Err(unknown_judge(judge, &judged));
+    }
     let mut lines = String::new();
     for name in judged.judges.keys() {
-        if judge.as_ref().is_some_and(|judge| judge != name) {
-            continue;
+        if judge.as_ref().is_none_or(|judge| judge == name) {
+            for line in judged.lines(name) {
+                lines += &line.line();
+            }
         }
-        for line in judged.lines(name) {
-            lines += &line.line();
-        }
-    }
-    if let Some(judge) = judge.filter(|judge| !judged.judges.contains_key(judge)) {
-        return Err(unknown_judge(&judge, &judged));
     }
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], lines).into_response())
 }
@@ -258,21 +258,11 @@ fn new_judging(request: NewJudging, sender: String, catalog: &OpenCatalog) -> Ap
         return Err(invalid_queries(message));
     }
     let tools: Vec<ToolId> = searcher.ids_after(None).cloned().collect();
-    let queries = pasted::read(&request.queries, None, &tools)
-        .map_err(|error| invalid_queries(error.to_string()))?;
-    let query = |query: pasted::PastedQuery| QueryToJudge {
-        id: query.id,
-        query: query.text,
-        source: query.source,
-        judged: query
-            .relevant
-            .into_iter()
-            .flatten()
-            .chain(query.irrelevant)
-            .take(MAX_JUDGED)
-            .collect(),
+    let queries = match pasted::read(&request.queries, None, &tools) {
+        Ok(queries) => queries,
+        Err(error) => return Err(invalid_queries(error.to_string())),
     };
-    let queries: Vec<QueryToJudge> = queries.into_iter().map(query).collect();
+    let queries: Vec<QueryToJudge> = queries.into_iter().map(to_judge).collect();
     let head = Head {
         id: Uuid::now_v7().to_string(),
         name: request.name.unwrap_or_default(),
@@ -284,20 +274,33 @@ fn new_judging(request: NewJudging, sender: String, catalog: &OpenCatalog) -> Ap
     Ok(Judged::new(head, queries))
 }
 
+fn to_judge(query: PastedQuery) -> QueryToJudge {
+    let mut judged = query.relevant.unwrap_or_default();
+    judged.extend(query.irrelevant);
+    judged.truncate(MAX_JUDGED);
+    QueryToJudge {
+        id: query.id,
+        query: query.text,
+        source: query.source,
+        judged,
+    }
+}
+
 fn pooled_query(
     judged: &Judged,
     number: usize,
     judge: Option<&str>,
     searcher: &Searcher,
 ) -> ApiResult<PooledQuery> {
+    // Numbers are from 1. The query 0 wraps to a place that no list has.
     let place = number.wrapping_sub(1);
-    let query = judged.queries.get(place).ok_or_else(|| {
+    let Some(query) = judged.queries.get(place) else {
         let message = format!(
             "no query {number}; the judging has 1 to {}",
             judged.queries.len()
         );
-        ApiError::not_found("unknown_query", message)
-    })?;
+        return Err(ApiError::not_found("unknown_query", message));
+    };
     let arms = pool::arms(searcher).map_err(ApiError::internal)?;
     let tools = pool::tools(
         searcher,
@@ -306,15 +309,18 @@ fn pooled_query(
         judged.head.depth,
         &query.judged,
     )?;
-    let tools = tools.iter().map(AsRef::as_ref);
     let judgement = judge.and_then(|judge| judged.judgement(judge, place));
+    let (relevant, done) = match judgement {
+        Some(judgement) => (judgement.grades.clone(), judgement.done),
+        None => (BTreeMap::new(), false),
+    };
     Ok(PooledQuery {
         number,
         id: query.id.clone(),
         query: query.query.clone(),
-        tools: tools.map(|tool: &Tool| PooledTool::from(tool)).collect(),
-        relevant: judgement.map(|one| one.grades.clone()).unwrap_or_default(),
-        done: judgement.is_some_and(|one| one.done),
+        tools: tools.iter().map(|tool| PooledTool::from(&**tool)).collect(),
+        relevant,
+        done,
     })
 }
 
@@ -345,37 +351,18 @@ fn judgements_of(
     let known = judges.len();
     let mut judgements = Vec::with_capacity(request.judgements.len());
     for (place, line) in request.judgements.iter().enumerate() {
-        let wrong = |message: String| {
-            ApiError::unprocessable(
-                "invalid_judgement",
-                format!("judgements[{place}]: {message}"),
-            )
-        };
         let judge = line.judge.as_deref().or(request.judge.as_deref());
         let judge = judge.map(str::trim).unwrap_or_default();
-        if !(1..=MAX_JUDGE_CHARS).contains(&judge.chars().count()) {
-            return Err(wrong(format!(
-                "the judge is {judge:?}; give a name of 1 to {MAX_JUDGE_CHARS} characters"
-            )));
-        }
         judges.insert(judge);
-        let query = positions.get(line.id.as_str()).copied();
-        let query =
-            query.ok_or_else(|| wrong(format!("the judging has no query {:?}", line.id)))?;
-        let text = &judged.queries[query].query;
-        if let Some(other) = line.query.as_ref().filter(|other| *other != text) {
-            return Err(wrong(format!(
-                "query {:?} is {text:?} here, and not {other:?}",
-                line.id
-            )));
+        match judgement_of(line, judge, judged, &positions, searcher) {
+            Ok(judgement) => judgements.push(judgement),
+            Err(message) => {
+                let message = format!("judgements[{place}]: {message}");
+                return Err(ApiError::unprocessable("invalid_judgement", message));
+            }
         }
-        judgements.push(Judgement {
-            judge: judge.to_owned(),
-            query,
-            grades: grades_of(line, searcher).map_err(wrong)?,
-            done: line.done,
-        });
     }
+    // One that has more already, as of an earlier version, goes on with those.
     if judges.len() > MAX_JUDGES.max(known) {
         let message = format!(
             "the judging would have {} judges, {MAX_JUDGES} at most; begin another one",
@@ -384,6 +371,38 @@ fn judgements_of(
         return Err(ApiError::unprocessable("too_many_judges", message));
     }
     Ok(judgements)
+}
+
+/// The judgement of a line, or what is wrong with it.
+fn judgement_of(
+    line: &NewJudgement,
+    judge: &str,
+    judged: &Judged,
+    positions: &HashMap<&str, usize>,
+    searcher: &Searcher,
+) -> Result<Judgement, String> {
+    if !(1..=MAX_JUDGE_CHARS).contains(&judge.chars().count()) {
+        return Err(format!(
+            "the judge is {judge:?}; give a name of 1 to {MAX_JUDGE_CHARS} characters"
+        ));
+    }
+    let Some(query) = positions.get(line.id.as_str()).copied() else {
+        return Err(format!("the judging has no query {:?}", line.id));
+    };
+    let text = &judged.queries[query].query;
+    // A line of another judging may have the same id for another query.
+    if let Some(other) = &line.query
+        && other != text
+    {
+        let id = &line.id;
+        return Err(format!("query {id:?} is {text:?} here, and not {other:?}"));
+    }
+    Ok(Judgement {
+        judge: judge.to_owned(),
+        query,
+        grades: grades_of(line, searcher)?,
+        done: line.done,
+    })
 }
 
 fn grades_of(line: &NewJudgement, searcher: &Searcher) -> Result<BTreeMap<String, u8>, String> {
@@ -398,10 +417,11 @@ fn grades_of(line: &NewJudgement, searcher: &Searcher) -> Result<BTreeMap<String
         if !ToolId::parse(tool).is_ok_and(|id| searcher.has(&id)) {
             return Err(format!("the catalog has no tool {tool:?}"));
         }
-        let whole = (0..=MAX_GRADE).find(|whole| f64::from(*whole) == *grade);
-        let whole = whole.ok_or_else(|| {
-            format!("the grade of {tool:?} is {grade}; grades are 0 to {MAX_GRADE}")
-        })?;
+        let Some(whole) = (0..=MAX_GRADE).find(|whole| f64::from(*whole) == *grade) else {
+            return Err(format!(
+                "the grade of {tool:?} is {grade}; grades are 0 to {MAX_GRADE}"
+            ));
+        };
         grades.insert(tool.clone(), whole);
     }
     Ok(grades)

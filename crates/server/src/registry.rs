@@ -189,11 +189,12 @@ impl OpenCatalog {
 
     /// False once another process or another node has deleted it.
     fn exists(&self) -> bool {
-        let is_deleted = self
-            .shared
-            .as_ref()
-            .map(|shared| shared.catalog.is_deleted());
-        !is_deleted.unwrap_or(false) && self.catalog.exists()
+        if let Some(shared) = &self.shared
+            && shared.catalog.is_deleted()
+        {
+            return false;
+        }
+        self.catalog.exists()
     }
 
     /// Sizes on disk and in memory. Reads the disk.
@@ -294,14 +295,12 @@ impl Registry {
             self.forget(name);
             return Err(unknown_catalog(name));
         }
-        let opened = self
-            .open_now(locked, |opener, name| opener.open(name))
-            .await;
-        opened.map_err(|error| match error {
+        match self.open_now(locked, Opener::open).await {
+            Ok(open) => Ok(open),
             // To a client, an invalid name is a catalog that does not exist.
-            NotOpened::Engine(Error::InvalidCatalogName { .. }) => unknown_catalog(name),
-            error => self.failed(name, error),
-        })
+            Err(NotOpened::Engine(Error::InvalidCatalogName { .. })) => Err(unknown_catalog(name)),
+            Err(error) => Err(self.failed(name, error)),
+        }
     }
 
     /// Opens a catalog once there is room for it.
@@ -323,6 +322,7 @@ impl Registry {
         });
         let (opened, locked) = opened.await??;
         let open = self.add(opened);
+        // Requests for this catalog need not wait until others are closed.
         drop(locked);
         self.close_until_bytes_fit().await?;
         Ok(open)
@@ -361,6 +361,7 @@ impl Registry {
         };
         for catalog in self.all_open() {
             if !catalog.exists() {
+                // Looked at again under the lock: another request may have opened the next of the name.
                 let _locked = self.names.lock(&catalog.name).await;
                 self.close_deleted(&catalog.name).await?;
             }
@@ -386,6 +387,7 @@ impl Registry {
         let listing = Arc::clone(&self.listing);
         let forgotten = blocking(move || {
             let name = locked.name();
+            // A store that does not answer has deleted nothing.
             let is_deleted = matches!(store.block_on(store.find(name)), Ok(None));
             if is_deleted {
                 opener.forget_copy(name)?;
@@ -409,6 +411,7 @@ impl Registry {
             return Ok((open, Created::Before));
         }
         let (listing, bound) = (Arc::clone(&self.listing), self.max_catalogs);
+        // Opening returns only the catalog, so this tells whether it is a new one.
         let was_created = Arc::new(AtomicBool::new(false));
         let noted = Arc::clone(&was_created);
         let create = move |opener: &Opener, name: &str| {
@@ -417,8 +420,10 @@ impl Registry {
             listing.lock().note_created(name);
             Ok(open)
         };
-        let open = self.open_now(locked, create).await;
-        let open = open.map_err(|error| self.failed(name, error))?;
+        let open = match self.open_now(locked, create).await {
+            Ok(open) => open,
+            Err(error) => return Err(self.failed(name, error)),
+        };
         Ok(match was_created.load(Ordering::Acquire) {
             true => (open, Created::Now),
             false => (open, Created::Before),
@@ -460,10 +465,10 @@ impl Registry {
             return self.listed().await;
         }
         let (opener, listing) = (Arc::clone(&self.opener), Arc::clone(&self.listing));
-        let names = blocking(move || {
-            opener
-                .shared_names()
-                .map_or_else(|| listing.lock().names(), Ok)
+        let names = blocking(move || match opener.shared_names() {
+            Some(names) => Ok(names),
+            // The store was not reached yet: what this node has copies of is the best that is known.
+            None => listing.lock().names(),
         });
         Ok(names.await??)
     }
@@ -533,7 +538,12 @@ impl Registry {
     /// 500 when closing panicked.
     pub async fn close(&self) -> ApiResult<()> {
         let open = self.all_open();
-        blocking(move || open.iter().for_each(|catalog| catalog.close())).await
+        let close_all = move || {
+            for catalog in &open {
+                catalog.close();
+            }
+        };
+        blocking(close_all).await
     }
 
     /// Room for one more open catalog. Closes others, after the changes in their write queues, until
@@ -548,6 +558,8 @@ impl Registry {
                 close(unused).await?;
                 continue;
             }
+            // A permit comes free when a catalog is closed; one that is no longer in use is looked for
+            // again after the pause.
             let next = Arc::clone(&self.slots).acquire_owned();
             if let Ok(Ok(slot)) = timeout(SLOT_PAUSE, next).await {
                 return Ok(slot);
@@ -817,8 +829,7 @@ impl Opener {
     /// Counts a catalog's bytes, and gives it other embedders when its settings name others.
     fn follow(&self, name: &str, mut named: Option<String>, bytes: Arc<CountedBytes>) -> Watch {
         let (embedders, sharing) = (Arc::clone(&self.embedders), self.sharing());
-        let lacks_one = |options: &Options| options.missing_embedder.is_some();
-        let mut lacked_one = lacks_one(&embedders.get(named.as_deref()));
+        let mut lacked_one = embedders.get(named.as_deref()).missing_embedder.is_some();
         let name = name.to_owned();
         Box::new(move |catalog| {
             bytes.set(catalog.memory_bytes());
@@ -828,12 +839,13 @@ impl Opener {
                 return;
             }
             let options = embedders.get(now.as_deref());
+            let lacks_one = options.missing_embedder.is_some();
             // A model that was missing may have been fetched since.
-            if *now == named && lacks_one(&options) {
+            if *now == named && lacks_one {
                 return;
             }
             named.clone_from(now);
-            lacked_one = lacks_one(&options);
+            lacked_one = lacks_one;
             match catalog.set_options(sharing(options)) {
                 Ok(()) => tracing::info!(catalog = name, embedder = named, "other embedders"),
                 Err(error) => {

@@ -24,17 +24,16 @@ pub fn page(
     let start: usize = paging::after(params.cursor.as_deref())?.unwrap_or(0);
     let arm = arm_of(evaluated, params.arm.as_deref())?;
     let (metric, before) = (main_metric(evaluated), against.answers());
-    let mut rows: Vec<Compared<'_>> = evaluated
-        .queries
-        .iter()
-        .enumerate()
-        .filter_map(|(index, query)| {
-            let answer = query.answers.get(arm)?;
-            let before = before.of(query, arm);
-            Some(Compared::new(index, query, answer, before, metric))
-        })
-        .filter(|row| params.changed != Some(true) || row.is_changed())
-        .collect();
+    let mut rows: Vec<Compared<'_>> = Vec::new();
+    for (index, query) in evaluated.queries.iter().enumerate() {
+        let Some(answer) = query.answers.get(arm) else {
+            continue;
+        };
+        let row = Compared::new(index, query, answer, before.of(query, arm), metric);
+        if params.changed != Some(true) || row.is_changed() {
+            rows.push(row);
+        }
+    }
     match params.sort.unwrap_or_default() {
         // Stable sorts: equal ones stay in the order of the queries.
         QuerySort::Loss => rows.sort_by(|a, b| a.by_loss(b)),
@@ -43,13 +42,16 @@ pub fn page(
     }
     let end = start.saturating_add(limit).min(rows.len());
     let chosen = rows.get(start..end).unwrap_or_default();
-    let queries = chosen
-        .iter()
-        .map(|row| row_of(row, metric, |arm| before.of(row.query, arm)))
-        .collect();
+    let mut queries = Vec::with_capacity(chosen.len());
+    for row in chosen {
+        queries.push(row_of(row, metric, |arm| before.of(row.query, arm)));
+    }
     Ok(QueryPage {
         queries,
-        next_cursor: (end < rows.len()).then(|| paging::cursor_after(&end)),
+        next_cursor: match end < rows.len() {
+            true => Some(paging::cursor_after(&end)),
+            false => None,
+        },
         total: rows.len(),
         against: against.id().map(str::to_owned),
     })
@@ -58,16 +60,15 @@ pub fn page(
 fn arm_of(evaluated: &Evaluated, named: Option<&str>) -> ApiResult<usize> {
     let arms = &evaluated.evaluation.arms;
     let Some(named) = named else { return Ok(0) };
-    arms.iter()
-        .position(|arm| arm.name == named)
-        .ok_or_else(|| {
-            let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
-            let message = format!(
-                "arm is {named:?}, this evaluation has {}",
-                names.join(" and ")
-            );
-            ApiError::unprocessable("invalid_value", message)
-        })
+    if let Some(place) = arms.iter().position(|arm| arm.name == named) {
+        return Ok(place);
+    }
+    let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
+    let message = format!(
+        "arm is {named:?}, this evaluation has {}",
+        names.join(" and ")
+    );
+    Err(ApiError::unprocessable("invalid_value", message))
 }
 
 /// A query with the answer of the arm that it is sorted by.
@@ -89,16 +90,22 @@ impl<'a> Compared<'a> {
         before: Option<&Answer>,
         metric: Metric,
     ) -> Self {
-        let score = answer.score(metric);
-        let earlier = before.and_then(|before| before.score(metric));
-        Compared {
+        let mut row = Compared {
             index,
             query,
-            score,
-            difference: score.zip(earlier).map(|(now, before)| now - before),
-            overlap: before.map(|before| answer.overlap(before)),
-            has_other_hits: before.is_some_and(|before| !answer.has_hits_of(before)),
+            score: answer.score(metric),
+            difference: None,
+            overlap: None,
+            has_other_hits: false,
+        };
+        let Some(before) = before else { return row };
+        // No difference where one of them has no score: the query was not judged then.
+        if let (Some(now), Some(earlier)) = (row.score, before.score(metric)) {
+            row.difference = Some(now - earlier);
         }
+        row.overlap = Some(answer.overlap(before));
+        row.has_other_hits = !answer.has_hits_of(before);
+        row
     }
 
     fn is_changed(&self) -> bool {
@@ -113,16 +120,17 @@ impl<'a> Compared<'a> {
     /// Largest drop first, then the least common hits, then the rest.
     fn by_change(&self, other: &Self) -> Ordering {
         // A query without judgement has not dropped.
-        let drop = |row: &Self| row.difference.unwrap_or(0.0);
-        drop(self)
-            .total_cmp(&drop(other))
-            .then_with(|| least_first(self.overlap, other.overlap))
+        let (one, two) = (self.difference, other.difference);
+        one.unwrap_or(0.0)
+            .total_cmp(&two.unwrap_or(0.0))
+            .then(least_first(self.overlap, other.overlap))
     }
 }
 
 fn least_first(a: Option<f64>, b: Option<f64>) -> Ordering {
     match (a, b) {
         (Some(a), Some(b)) => a.total_cmp(&b),
+        // False comes before true, so what is there comes before what is not.
         (a, b) => b.is_some().cmp(&a.is_some()),
     }
 }
@@ -132,15 +140,16 @@ fn row_of<'a>(
     metric: Metric,
     before: impl Fn(usize) -> Option<&'a Answer>,
 ) -> QueryRow {
-    let answers = row.query.answers.iter().enumerate();
+    let mut arms = Vec::with_capacity(row.query.answers.len());
+    for (arm, answer) in row.query.answers.iter().enumerate() {
+        arms.push(answer_of(answer, before(arm), metric));
+    }
     QueryRow {
         number: row.index + 1,
         id: row.query.id.clone(),
         query: row.query.text.clone(),
         relevant: row.query.relevant.clone(),
-        arms: answers
-            .map(|(arm, answer)| answer_of(answer, before(arm), metric))
-            .collect(),
+        arms,
     }
 }
 

@@ -149,10 +149,11 @@ fn evaluated(
     let metrics = Metric::all(&plan.depths);
     let tools = plan.searcher.tools();
     let tools = tools.map(|tool| Tool::clone(&tool)).collect();
-    let arms = plan.arms.iter().zip(timings).enumerate();
-    let arms = arms
-        .map(|(arm, (settings, timings))| arm_figures(arm, settings, &queries, timings, &metrics))
-        .collect();
+    let mut arms = Vec::with_capacity(plan.arms.len());
+    for (arm, (settings, timings)) in plan.arms.iter().zip(timings).enumerate() {
+        arms.push(arm_figures(arm, settings, &queries, timings, &metrics));
+    }
+    let set = EvalSet::of_pasted(&catalog.name, tools, &plan.queries);
     let evaluation = Evaluation {
         id: plan.id(),
         name: plan.name.clone(),
@@ -166,9 +167,7 @@ fn evaluated(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         fingerprint: fingerprint(&queries),
         // None without judged queries.
-        set_fingerprint: EvalSet::of_pasted(&catalog.name, tools, &plan.queries)
-            .map(|set| set.fingerprint())
-            .unwrap_or_default(),
+        set_fingerprint: set.map(|set| set.fingerprint()).unwrap_or_default(),
         embedder: plan.searcher.embedder_ids(),
         trained_on: is_trained_on(plan),
         tuned_on: plan
@@ -195,10 +194,12 @@ fn is_trained_on(plan: &Plan) -> bool {
 }
 
 fn judged_texts(plan: &Plan) -> impl Iterator<Item = &str> {
-    let is_judged =
-        |query: &&PastedQuery| query.relevant.as_ref().is_some_and(|ids| !ids.is_empty());
-    let judged = plan.queries.iter().filter(is_judged);
+    let judged = plan.queries.iter().filter(|query| is_judged(query));
     judged.map(|query| query.text.as_str())
+}
+
+fn is_judged(query: &PastedQuery) -> bool {
+    matches!(query.relevant.as_deref(), Some([_, ..]))
 }
 
 fn arm_figures(
@@ -208,35 +209,43 @@ fn arm_figures(
     timings: &[Timings],
     metrics: &[Metric],
 ) -> ArmFigures {
-    let abstained = |is_meant: fn(&[String]) -> bool| {
-        let meant = queries
-            .iter()
-            .filter(|query| query.relevant.as_deref().is_some_and(is_meant));
-        meant.filter(|query| query.answers[arm].no_match).count()
-    };
+    let (mut abstained, mut no_tool_abstained, mut degraded) = (0, 0, 0);
+    for query in queries {
+        let answer = &query.answers[arm];
+        if answer.degraded {
+            degraded += 1;
+        }
+        // Of a query without a judgement nobody knows whether a hit was missed.
+        match query.relevant.as_deref() {
+            Some([]) if answer.no_match => no_tool_abstained += 1,
+            Some(_) if answer.no_match => abstained += 1,
+            _ => {}
+        }
+    }
     ArmFigures {
         name: ARM_NAMES[arm].to_owned(),
         search: Some(settings.clone()),
         figures: figures(queries, arm, metrics),
-        abstained: abstained(|relevant| !relevant.is_empty()),
-        no_tool_abstained: abstained(|relevant| relevant.is_empty()),
-        degraded: queries
-            .iter()
-            .filter(|query| query.answers[arm].degraded)
-            .count(),
+        abstained,
+        no_tool_abstained,
+        degraded,
         latency: stages(&Latency::over(timings)),
     }
 }
 
 pub(super) fn counts(queries: &[AnsweredQuery]) -> QueryCounts {
-    let count = |is_meant: fn(Option<&[String]>) -> bool| {
-        let relevant = queries.iter().map(|query| query.relevant.as_deref());
-        relevant.filter(|relevant| is_meant(*relevant)).count()
-    };
+    let (mut judged, mut no_tool, mut unjudged) = (0, 0, 0);
+    for query in queries {
+        match query.relevant.as_deref() {
+            Some([]) => no_tool += 1,
+            Some(_) => judged += 1,
+            None => unjudged += 1,
+        }
+    }
     QueryCounts {
         total: queries.len(),
-        judged: count(|relevant| relevant.is_some_and(|ids| !ids.is_empty())),
-        no_tool: count(|relevant| relevant.is_some_and(<[String]>::is_empty)),
-        unjudged: count(|relevant| relevant.is_none()),
+        judged,
+        no_tool,
+        unjudged,
     }
 }

@@ -50,10 +50,10 @@ pub fn evaluated(
     catalog: &OpenCatalog,
 ) -> ApiResult<Evaluated> {
     check_name(params.name.as_deref())?;
-    check_format(file.format).map_err(|reason| invalid(&reason))?;
+    check_format(file.format).map_err(invalid)?;
     let report = chosen(file.sets, params.set.as_deref())?;
     check_size(&report)?;
-    check(&report).map_err(|reason| invalid(&reason))?;
+    check(&report).map_err(invalid)?;
     let searcher = catalog.searcher();
     let sent = SentReport {
         by: sender,
@@ -61,8 +61,15 @@ pub fn evaluated(
         remarks: remarks(&report, catalog)?,
     };
     let queries = answered(&report);
-    let metrics = report.arms.first().map(|arm| arm.means.metrics());
-    let metrics = metrics.unwrap_or_default();
+    // All arms of a report are measured by the same.
+    let metrics = match report.arms.first() {
+        Some(arm) => arm.means.metrics(),
+        None => Vec::new(),
+    };
+    let mut arms = Vec::with_capacity(report.arms.len());
+    for (place, arm) in report.arms.iter().enumerate() {
+        arms.push(arm_figures(arm, place, &queries, &metrics));
+    }
     let evaluation = Evaluation {
         id: Uuid::now_v7().to_string(),
         name: params.name.unwrap_or_else(|| report.set.clone()),
@@ -82,10 +89,7 @@ pub fn evaluated(
         depths: depths(&metrics),
         main_metric: headline(&metrics).to_string(),
         queries: counts(&queries),
-        arms: (0..)
-            .zip(&report.arms)
-            .map(|(place, arm)| arm_figures(arm, place, &queries, &metrics))
-            .collect(),
+        arms,
     };
     Ok(Evaluated {
         evaluation,
@@ -94,7 +98,7 @@ pub fn evaluated(
     })
 }
 
-fn invalid(reason: &str) -> ApiError {
+fn invalid(reason: String) -> ApiError {
     let message = format!(
         "this is not a report of `toolscout eval --json` as it was written: {reason}; send the file as it is"
     );
@@ -114,11 +118,12 @@ fn chosen(mut sets: Vec<Report>, named: Option<&str>) -> ApiResult<Report> {
             );
             return Err(ApiError::unprocessable("several_sets", message));
         }
-        None => Some(0).filter(|_| !sets.is_empty()),
+        None if sets.is_empty() => None,
+        None => Some(0),
     };
     match place {
         Some(place) => Ok(sets.swap_remove(place)),
-        None if sets.is_empty() => Err(invalid("it has no set")),
+        None if sets.is_empty() => Err(invalid("it has no set".to_owned())),
         None => {
             let message = format!(
                 "set is {:?}, and the report has {names}",
@@ -183,17 +188,16 @@ fn remarks(report: &Report, catalog: &OpenCatalog) -> ApiResult<Vec<String>> {
 /// Says which judged tools the catalog does not have.
 fn unknown_tools(report: &Report, catalog: &OpenCatalog) -> ApiResult<Option<String>> {
     let searcher = catalog.searcher();
-    let judged = report
-        .per_query
-        .iter()
-        .flat_map(|query| query.judged.keys());
-    let judged: BTreeSet<&str> = judged.map(String::as_str).collect();
-    let is_known = |id: &str| ToolId::parse(id).is_ok_and(|id| searcher.has(&id));
-    let unknown = judged.iter().copied().filter(|id| !is_known(id));
-    let unknown: Vec<&str> = unknown.collect();
+    let mut judged: BTreeSet<&str> = BTreeSet::new();
+    for query in &report.per_query {
+        judged.extend(query.judged.keys().map(String::as_str));
+    }
+    let mut unknown: Vec<&str> = judged.iter().copied().collect();
+    unknown.retain(|id| !ToolId::parse(id).is_ok_and(|id| searcher.has(&id)));
     if unknown.is_empty() {
         return Ok(None);
     }
+    // Some may have been removed since, but none at all is no report of this catalog.
     if unknown.len() == judged.len() {
         let message = format!(
             "none of the {} judged tools is in the catalog {:?}, such as {}; send the report to the catalog that it is of",
@@ -219,8 +223,10 @@ fn unknown_tools(report: &Report, catalog: &OpenCatalog) -> ApiResult<Option<Str
 fn has_same_digest(report: &Report, catalog: &OpenCatalog) -> bool {
     let searcher = catalog.searcher();
     let tools = searcher.tools().map(|tool| Tool::clone(&tool)).collect();
-    EvalSet::of_pasted(&catalog.name, tools, &pasted(report))
-        .is_ok_and(|set| set.fingerprint() == report.fingerprint)
+    match EvalSet::of_pasted(&catalog.name, tools, &pasted(report)) {
+        Ok(set) => set.fingerprint() == report.fingerprint,
+        Err(_) => false,
+    }
 }
 
 fn named(ids: &[&str]) -> String {

@@ -96,44 +96,50 @@ impl Judged {
 
     /// How far a judge is.
     pub fn progress(&self, judge: &str) -> JudgeProgress {
-        let none = BTreeMap::new();
-        let judgements = self.judges.get(judge).unwrap_or(&none);
-        let is_done = |query: &usize| judgements.get(query).is_some_and(|one| one.done);
-        let done = judgements.values().filter(|one| one.done);
-        let (skipped, judged): (Vec<&Judgement>, Vec<&Judgement>) =
-            done.partition(|one| one.grades.is_empty());
-        JudgeProgress {
+        let mut progress = JudgeProgress {
             judge: judge.to_owned(),
-            judged: judged.len(),
-            skipped: skipped.len(),
-            grades: judgements.values().map(|one| one.grades.len()).sum(),
-            next: (0..self.queries.len())
-                .find(|query| !is_done(query))
-                .map(|query| query + 1),
+            judged: 0,
+            skipped: 0,
+            grades: 0,
+            next: None,
+        };
+        for query in 0..self.queries.len() {
+            let Some(judgement) = self.judgement(judge, query) else {
+                progress.next.get_or_insert(query + 1);
+                continue;
+            };
+            progress.grades += judgement.grades.len();
+            if !judgement.done {
+                progress.next.get_or_insert(query + 1);
+            } else if judgement.grades.is_empty() {
+                // Done without a grade: the judge passed it over.
+                progress.skipped += 1;
+            } else {
+                progress.judged += 1;
+            }
         }
+        progress
     }
 
     /// What is shown of it.
     pub fn body(&self) -> Judging {
         Judging {
             head: self.head.clone(),
-            judges: self
-                .judges
-                .keys()
-                .map(|judge| self.progress(judge))
-                .collect(),
+            judges: self.judges.keys().map(|one| self.progress(one)).collect(),
         }
     }
 
     /// What a judge has graded, in the order of the queries.
     pub fn lines(&self, judge: &str) -> Vec<JudgedLine> {
-        let judgements = self.judges.get(judge).into_iter().flatten();
-        let graded = judgements.filter(|(_, judgement)| !judgement.grades.is_empty());
         let mut lines = Vec::new();
-        for (query, judgement) in graded {
-            let Some(query) = self.queries.get(*query) else {
+        for (place, query) in self.queries.iter().enumerate() {
+            let Some(judgement) = self.judgement(judge, place) else {
                 continue;
             };
+            // A line without grades would say that no tool serves the query.
+            if judgement.grades.is_empty() {
+                continue;
+            }
             let grades = judgement.grades.iter();
             lines.push(JudgedLine {
                 times: None,
@@ -181,8 +187,10 @@ impl Store {
     /// # Errors
     /// 404 when there is none, 500 for one that cannot be read.
     pub fn load(&self, id: &str) -> ApiResult<Judged> {
-        let known: Uuid = id.parse().map_err(|_| unknown_judging(id))?;
-        read(&self.files.path(known)).map_err(|error| self.error(id, "read", &error))
+        match read(&self.files.path(parse_id(id)?)) {
+            Ok(judged) => Ok(judged),
+            Err(error) => Err(self.error(id, "read", &error)),
+        }
     }
 
     /// Deletes one.
@@ -190,9 +198,10 @@ impl Store {
     /// # Errors
     /// 404 when there is none.
     pub fn delete(&self, id: &str) -> ApiResult<()> {
-        let known: Uuid = id.parse().map_err(|_| unknown_judging(id))?;
-        fs::remove_file(self.files.path(known))
-            .map_err(|error| self.error(id, "delete from", &error))
+        match fs::remove_file(self.files.path(parse_id(id)?)) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.error(id, "delete from", &error)),
+        }
     }
 
     /// Stores a new one. One at a time.
@@ -200,9 +209,11 @@ impl Store {
     /// # Errors
     /// 422 for one too many, 500 when it cannot be written.
     pub fn begin(&self, judged: &Judged) -> ApiResult<()> {
-        let failed = |error: &io::Error| self.files.failed("write", error);
-        self.files.prepare().map_err(|error| failed(&error))?;
-        let kept = self.files.ids().map_err(|error| failed(&error))?.len();
+        let prepared = self.files.prepare();
+        let kept = match prepared.and_then(|()| self.files.ids()) {
+            Ok(ids) => ids.len(),
+            Err(error) => return Err(self.files.failed("write", &error)),
+        };
         if kept >= MAX_KEPT {
             let message = format!(
                 "the catalog has {kept} judgings, the maximum; export one and delete it first"
@@ -225,6 +236,7 @@ impl Store {
             lines.push(b'\n');
         }
         let path = self.files.path(known);
+        // Before anything is changed: the file may have been deleted meanwhile.
         let bytes = fs::metadata(&path).map_err(|error| self.error(&id, "read", &error))?;
         for judgement in judgements {
             judged.add(judgement);
@@ -259,6 +271,14 @@ impl Store {
     }
 }
 
+/// An id names a file, so nothing but an id may become a part of its path.
+fn parse_id(id: &str) -> ApiResult<Uuid> {
+    match id.parse() {
+        Ok(id) => Ok(id),
+        Err(_) => Err(unknown_judging(id)),
+    }
+}
+
 fn unknown_judging(id: &str) -> ApiError {
     let message =
         format!("no judging {id:?} of this catalog; GET …/judgings lists those that are kept");
@@ -286,10 +306,10 @@ fn append(path: &Path, lines: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().read(true).write(true).open(path)?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
-    let whole = bytes
-        .iter()
-        .rposition(|byte| *byte == b'\n')
-        .map_or(0, |end| end + 1);
+    let whole = match bytes.iter().rposition(|byte| *byte == b'\n') {
+        Some(end) => end + 1,
+        None => 0,
+    };
     file.set_len(whole as u64)?;
     file.seek(SeekFrom::End(0))?;
     file.write_all(lines)?;

@@ -69,6 +69,7 @@ impl NameGuard {
 
 impl Drop for NameGuard {
     fn drop(&mut self) {
+        // The guard has a copy of the lock, so it goes before copies are counted.
         let mut locks = self.locks.lock();
         drop(self.guard.take());
         forget_unused(&mut locks, &self.name);
@@ -92,9 +93,8 @@ impl Drop for Waiting<'_> {
 
 /// Forgets a lock that nobody has or waits for. All copies are made and dropped under `locks`.
 fn forget_unused(locks: &mut HashMap<String, Arc<AsyncMutex<()>>>, name: &str) {
-    if locks
-        .get(name)
-        .is_some_and(|lock| Arc::strong_count(lock) == 1)
+    if let Some(lock) = locks.get(name)
+        && Arc::strong_count(lock) == 1
     {
         locks.remove(name);
     }

@@ -46,6 +46,10 @@ impl Recorded {
             name: open.name.clone(),
         }
     }
+
+    fn is_of(&self, open: &OpenCatalog) -> bool {
+        open.instance.load(Ordering::Relaxed) == self.instance
+    }
 }
 
 /// A catalog that was taken out to be closed, and its name, which nobody opens until this is dropped.
@@ -110,11 +114,11 @@ impl OpenCatalogs {
             let Some(Reverse(recorded)) = order.by_use.pop() else {
                 break;
             };
-            let open = by_name
-                .get(&recorded.name)
-                .filter(|open| open.instance.load(Ordering::Relaxed) == recorded.instance);
-            // It was closed or replaced.
-            let Some(open) = open else { continue };
+            let open = match by_name.get(&recorded.name) {
+                Some(open) if recorded.is_of(open) => open,
+                // It was closed or replaced.
+                _ => continue,
+            };
             let mut again = Recorded::of(open);
             if again.used <= recorded.used {
                 // The map holds the only reference; with its lock held, nobody can get another.
@@ -139,21 +143,19 @@ impl OpenCatalogs {
 
     /// All of them, by name.
     pub fn all(&self) -> Vec<Arc<OpenCatalog>> {
-        let sorted: BTreeMap<_, _> = self
-            .by_name
-            .read()
-            .iter()
-            .map(|(name, open)| (name.clone(), Arc::clone(open)))
-            .collect();
+        let mut sorted = BTreeMap::new();
+        for (name, open) in self.by_name.read().iter() {
+            sorted.insert(name.clone(), Arc::clone(open));
+        }
         sorted.into_values().collect()
     }
 
     /// True while this very catalog is open.
     pub fn holds(&self, catalog: &Arc<OpenCatalog>) -> bool {
-        self.by_name
-            .read()
-            .get(&catalog.name)
-            .is_some_and(|open| Arc::ptr_eq(open, catalog))
+        match self.by_name.read().get(&catalog.name) {
+            Some(open) => Arc::ptr_eq(open, catalog),
+            None => false,
+        }
     }
 
     fn note_use(&self, catalog: &OpenCatalog) {
@@ -169,8 +171,8 @@ impl Order {
             return;
         }
         self.by_use.retain(|Reverse(recorded)| {
-            open.get(&recorded.name)
-                .is_some_and(|open| open.instance.load(Ordering::Relaxed) == recorded.instance)
+            let open = open.get(&recorded.name);
+            open.is_some_and(|open| recorded.is_of(open))
         });
     }
 }
@@ -207,6 +209,7 @@ impl CountedBytes {
     pub fn set(&self, bytes: usize) {
         let mut counted = self.counted.lock();
         let bytes = bytes as u64;
+        // Added first, so that the sum never falls below zero and wraps.
         self.of_all.fetch_add(bytes, Ordering::Relaxed);
         self.of_all.fetch_sub(*counted, Ordering::Relaxed);
         *counted = bytes;

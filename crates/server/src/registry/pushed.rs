@@ -152,12 +152,12 @@ impl Pushed<'_> {
 }
 
 fn answered<T>(answer: Result<T, StoreError>) -> ApiResult<T> {
-    answer.map_err(|error| match error {
-        StoreError::Unreachable(_) | StoreError::ReadOnly(_) | StoreError::Refused(_) => {
-            pushed_down_unavailable(error)
-        }
-        error => error.into(),
-    })
+    match answer {
+        Ok(answer) => Ok(answer),
+        Err(error @ (StoreError::Deleted | StoreError::Catalog(_))) => Err(error.into()),
+        // Away, or in need of a person: the log says which, and a client can only try again.
+        Err(error) => Err(pushed_down_unavailable(error)),
+    }
 }
 
 /// Snapshots of a served catalog for those who cannot wait asynchronously: the agent, the gateway.
@@ -233,6 +233,7 @@ impl SnapshotSource for ServedSnapshots {
 
     fn remember(&self, used_tool: &UsedTool) -> Result<(), String> {
         let catalog = self.catalog();
+        // At once: a call of a tool must not wait until the store's time is up.
         if let Some(problem) = catalog.store_problem() {
             return Err(problem);
         }
