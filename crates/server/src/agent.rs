@@ -280,13 +280,14 @@ fn configured_agent(app: &App) -> ApiResult<Agent> {
 }
 
 fn configured_agents(app: &App) -> ApiResult<&Agents> {
-    app.agents().ok_or_else(|| {
-        ApiError::busy(
+    match app.agents() {
+        Some(agents) => Ok(agents),
+        None => Err(ApiError::busy(
             StatusCode::SERVICE_UNAVAILABLE,
             "agent_not_ready",
             "the agent is not available: the server is starting, or was started without one",
-        )
-    })
+        )),
+    }
 }
 
 /// Says whether there is an agent, and which model answers.
@@ -443,6 +444,7 @@ pub async fn stop(
     if agent.stop(&scope, &id) {
         return Ok(Json(Stopped { stopped: true }));
     }
+    // Its run may be one of another node, which learns of it through the store.
     let conversation = id.clone();
     let asked = with_sessions(&agent, move |sessions| {
         let stopped = sessions.stop_elsewhere(&scope, &conversation)?;
@@ -530,6 +532,7 @@ pub async fn events(
     Path((id, number)): Path<(String, i64)>,
 ) -> ApiResult<Json<EventsOfTurn>> {
     let (conversation, scope) = (ConversationId::new(id.clone())?, grant.owner_scope());
+    // Those of a run of this server are newer than what is stored of it.
     if let Some(events) = agent.running_events(&scope, &conversation, number) {
         return Ok(Json(events.into()));
     }
@@ -560,6 +563,7 @@ pub async fn delete(
     Path(id): Path<String>,
 ) -> ApiResult<StatusCode> {
     let (conversation, scope) = (ConversationId::new(id.clone())?, grant.owner_scope());
+    // First, so that the run does not store a turn of a conversation that is gone.
     agent.stop(&scope, &conversation);
     let deleted = with_sessions(&agent, move |sessions| {
         sessions.delete(&scope, &conversation)
@@ -591,6 +595,7 @@ async fn start_run(
     let conversation = conversation.map(ConversationId::new).transpose()?;
     let agent = wanted.agent.filter(|name| !name.is_empty());
     let run = start(app, &access.grant, question, agent, conversation).await?;
+    // An id that a client made up may have letters that no header can have.
     let id = HeaderValue::from_str(run.conversation().as_str()).ok();
     let mut response = sse::respond(run, format, run_id, app.limits.heartbeat).into_response();
     if let Some(id) = id {
@@ -603,12 +608,10 @@ async fn start_run(
 /// conversation, and the last user message the question.
 fn from_ag_ui(body: &Bytes) -> ApiResult<(ChatRequest, Option<String>)> {
     let input: ag_ui::RunInput = parse_json(body)?;
-    let query = input.question().ok_or_else(|| {
-        ApiError::unprocessable(
-            "no_question",
-            "messages has no message with the role user and a text; add one",
-        )
-    })?;
+    let Some(query) = input.question() else {
+        let message = "messages has no message with the role user and a text; add one";
+        return Err(ApiError::unprocessable("no_question", message));
+    };
     let identity = input.identity();
     let request = ChatRequest {
         query,

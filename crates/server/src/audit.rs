@@ -202,11 +202,10 @@ pub async fn list(
 ) -> ApiResult<Json<AuditPage>> {
     grant.operates()?;
     let limit = paging::limit(params.limit)?;
-    let since_ms = params.since_ms.map(u64::try_from).transpose();
-    let since_ms = since_ms.map_err(|_| {
+    let Ok(since_ms) = params.since_ms.map(u64::try_from).transpose() else {
         let message = "since_ms is below 0, it must be milliseconds since 1970";
-        ApiError::unprocessable("invalid_value", message)
-    })?;
+        return Err(ApiError::unprocessable("invalid_value", message));
+    };
     let filter = Filter {
         tool: params.tool,
         decision: params.decision,
@@ -242,12 +241,15 @@ async fn page_of_all(
     // What this server has just done is in the page.
     store.copy_audit_now().await?;
     let page = store.audit_page(filter, before, limit).await?;
-    let entries = page.entries.into_iter().map(|(node, entry)| AuditEntry {
-        node: Some(node),
-        ..AuditEntry::from(entry)
-    });
+    let mut entries = Vec::with_capacity(page.entries.len());
+    for (node, entry) in page.entries {
+        entries.push(AuditEntry {
+            node: Some(node),
+            ..AuditEntry::from(entry)
+        });
+    }
     Ok(AuditPage {
-        entries: entries.collect(),
+        entries,
         total: page.total,
         next_cursor: page.next.map(|last| paging::cursor_after(&last)),
     })
@@ -342,6 +344,7 @@ impl AuditLogs {
     /// Starts a verification on a thread of its own, unless one is running.
     fn start(self: &Arc<Self>, head: Option<String>) {
         let has_started = self.newest.send_if_modified(|newest| {
+            // Whoever asks meanwhile waits for the same one: a second would read the same disk.
             if newest.status == CheckStatus::Running {
                 return false;
             }
@@ -382,13 +385,14 @@ impl AuditLogs {
             Err(AuditError::Missing { .. }) if self.store.is_some() => None,
             Err(error) => return Err(described(&error, &self.path)),
         };
-        let nodes = match &self.store {
-            Some(store) => self
-                .verify_nodes(&**store, head)
-                .map_err(|error| of_store(&error))?,
-            None => Vec::new(),
+        let Some(store) = &self.store else {
+            let nodes = Vec::new();
+            return Ok(Outcome { own, nodes });
         };
-        Ok(Outcome { own, nodes })
+        match self.verify_nodes(&**store, head) {
+            Ok(nodes) => Ok(Outcome { own, nodes }),
+            Err(error) => Err(of_store(&error)),
+        }
     }
 
     fn verify_nodes(
@@ -397,6 +401,7 @@ impl AuditLogs {
         head: Option<&str>,
     ) -> Result<Vec<VerifiedChain>, ChainError> {
         store.block_on(async {
+            // What this server has just done is verified, too.
             store.copy_audit_now().await?;
             store
                 .verify_audit(head, &|| !self.shutdown.is_triggered())
@@ -449,15 +454,15 @@ fn described(error: &AuditError, log: &Path) -> ItemError {
         AuditError::Stopped { .. } => "shutting_down",
         _ => "audit_log_unreadable",
     };
-    let message = error.to_string();
-    let folder = log.parent().map(|folder| folder.join(""));
-    let folder = folder.map_or_else(String::new, |folder| folder.display().to_string());
+    let mut message = error.to_string();
+    if let Some(folder) = log.parent() {
+        // With a separator at its end.
+        let folder = folder.join("").display().to_string();
+        message = message.replace(&folder, "");
+    }
     ItemError {
         code: code.to_owned(),
-        message: match folder.as_str() {
-            "" => message,
-            folder => message.replace(folder, ""),
-        },
+        message,
     }
 }
 

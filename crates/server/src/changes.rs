@@ -169,10 +169,10 @@ pub async fn review(
     let who = grant.sender();
     // A task of its own: a client that leaves must not leave the catalog behind the decision.
     let deciding = tokio::spawn(async move { decide(&app, catalog, review, who).await });
-    deciding
-        .await
-        .unwrap_or_else(|error| Err(ApiError::internal(error)))
-        .map(Json)
+    match deciding.await {
+        Ok(decided) => decided.map(Json),
+        Err(error) => Err(ApiError::internal(error)),
+    }
 }
 
 impl ReviewRequest {
@@ -214,14 +214,12 @@ async fn decide(
     who: String,
 ) -> ApiResult<ReviewAnswer> {
     let pool = app.pool_of(&catalog);
-    let servers: BTreeSet<String> = review
-        .verdicts
-        .keys()
-        .map(|id| id.server().to_owned())
-        .chain(review.accept_all.clone())
-        .collect();
+    let mut servers: BTreeSet<String> = review.accept_all.clone();
+    for id in review.verdicts.keys() {
+        servers.insert(id.server().to_owned());
+    }
     let mut held = Vec::new();
-    // In the order of their names, as every request does.
+    // In the order of their names, as every request does: otherwise two requests could wait for each other.
     for server in servers {
         if let Some(pool) = pool {
             held.extend(pool.hold(&server).await);
@@ -232,6 +230,7 @@ async fn decide(
         blocking(move || review::decide(catalog.approved(), &catalog.searcher(), &review)).await??
     };
     if let Some(pool) = pool {
+        // Calls obey from here on, whether the catalog is written below or not.
         for tool in &reviewed.tools {
             let reason = (tool.verdict == Verdict::Block).then_some(BLOCKED_BY_PERSON);
             pool.decided(&tool.id, reason);
@@ -239,18 +238,21 @@ async fn decide(
     }
     record(app, &catalog.name, &reviewed, &who);
     let generation = write(&catalog, &reviewed).await?;
-    let of = |verdict| {
-        let decided = reviewed.tools.iter();
-        decided
-            .filter(|tool| tool.verdict == verdict)
-            .map(|tool| tool.id.to_string())
-            .collect()
-    };
     Ok(ReviewAnswer {
-        accepted: of(Verdict::Accept),
-        blocked: of(Verdict::Block),
+        accepted: ids_of(&reviewed, Verdict::Accept),
+        blocked: ids_of(&reviewed, Verdict::Block),
         generation,
     })
+}
+
+fn ids_of(reviewed: &Reviewed, verdict: Verdict) -> Vec<String> {
+    let mut ids = Vec::new();
+    for tool in &reviewed.tools {
+        if tool.verdict == verdict {
+            ids.push(tool.id.to_string());
+        }
+    }
+    ids
 }
 
 /// Brings the catalog up to what was decided.
@@ -287,26 +289,26 @@ pub(super) fn undecided(catalog: &OpenCatalog) -> ApiResult<Undecided> {
 }
 
 fn page(searcher: &Searcher, changes: &Undecided, after: Option<&str>, limit: usize) -> ChangePage {
-    let mut rest = changes
-        .iter()
-        .filter(|(id, _)| after.is_none_or(|after| id.as_str() > after))
-        .peekable();
     let names = OtherTools::of(searcher.ids_after(None));
-    let (mut listed, mut bytes, mut last) = (Vec::new(), 0, None);
-    while listed.len() < limit && bytes < MAX_PAGE_BYTES {
-        let Some((id, change)) = rest.next() else {
+    let (mut listed, mut bytes) = (Vec::new(), 0);
+    let (mut last, mut next_cursor) = (None, None);
+    for (id, change) in changes {
+        if after.is_some_and(|after| id.as_str() <= after) {
+            continue;
+        }
+        // There is one more, so the page is not the last.
+        if listed.len() == limit || bytes >= MAX_PAGE_BYTES {
+            next_cursor = last.map(paging::cursor_after);
             break;
-        };
+        }
         let body = ChangeBody::of(searcher, &names, id, change);
         bytes += serde_json::to_string(&body).map_or(0, |json| json.len());
         listed.push(body);
-        last = Some(id);
+        last = Some(id.as_str());
     }
     ChangePage {
         changes: listed,
-        next_cursor: last
-            .filter(|_| rest.peek().is_some())
-            .map(|id| paging::cursor_after(id.as_str())),
+        next_cursor,
         total: changes.len(),
         blocked: changes
             .values()

@@ -58,14 +58,7 @@ fn check(uri: &Uri, headers: &HeaderMap, hosts: &[String], origins: &[String]) -
     // An absolute request target has the host; otherwise it is in the header.
     let authority = match uri.authority() {
         Some(authority) => Some(authority.clone()),
-        None => headers
-            .get(header::HOST)
-            .and_then(|host| host.to_str().ok()?.parse().ok()),
-    };
-    // The host of `[::1].evil.example` would be `[::1]`.
-    let is_whole = |authority: &Authority| {
-        let rest = authority.as_str().strip_prefix(authority.host());
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+        None => named_host(headers),
     };
     let Some(authority) = authority.filter(is_whole) else {
         return Err(ApiError::invalid(
@@ -113,6 +106,18 @@ fn check(uri: &Uri, headers: &HeaderMap, hosts: &[String], origins: &[String]) -
     Ok(())
 }
 
+fn named_host(headers: &HeaderMap) -> Option<Authority> {
+    headers.get(header::HOST)?.to_str().ok()?.parse().ok()
+}
+
+/// False where the host is a part of the name only: that of `[::1].evil.example` would be `[::1]`.
+fn is_whole(authority: &Authority) -> bool {
+    match authority.as_str().strip_prefix(authority.host()) {
+        Some(rest) => rest.is_empty() || rest.starts_with(':'),
+        None => false,
+    }
+}
+
 /// Whether the request comes from a page of another origin. A page on another port of this machine
 /// is `same-site` and just as foreign. Unknown values count as foreign.
 fn is_foreign(headers: &HeaderMap) -> bool {
@@ -124,15 +129,10 @@ fn is_foreign(headers: &HeaderMap) -> bool {
 
 /// Whether a script reads the answer, which CORS governs: no page, frame or image.
 fn is_fetch(headers: &HeaderMap) -> bool {
-    let navigates = headers
-        .get_all(FETCH_MODE)
-        .iter()
-        .any(|mode| mode == "navigate");
-    let embeds = headers
-        .get_all(FETCH_DEST)
-        .iter()
-        .any(|destination| destination != "empty");
-    !navigates && !embeds
+    // A header that comes twice counts by its worst value.
+    let mut modes = headers.get_all(FETCH_MODE).iter();
+    let mut destinations = headers.get_all(FETCH_DEST).iter();
+    modes.all(|mode| mode != "navigate") && destinations.all(|purpose| purpose == "empty")
 }
 
 /// Whether a person follows a link to the console. Its page is the same for everyone, runs nothing
@@ -156,10 +156,12 @@ fn origin_allowed(origin: &[u8], authority: &Authority, allowed: &[String]) -> b
         return false;
     };
     // The scheme is not compared: a proxy may have terminated TLS.
-    let own = origin
-        .split_once("://")
-        .is_some_and(|(_, host)| host.eq_ignore_ascii_case(authority.as_str()));
-    own || allowed.iter().any(|listed| listed == origin)
+    if let Some((_, host)) = origin.split_once("://")
+        && host.eq_ignore_ascii_case(authority.as_str())
+    {
+        return true;
+    }
+    allowed.iter().any(|listed| listed == origin)
 }
 
 #[cfg(test)]

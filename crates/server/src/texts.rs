@@ -234,7 +234,10 @@ pub async fn put(
     }): Json<NewTexts>,
 ) -> ApiResult<Json<ToolTexts>> {
     let tool = find_tool(&cpu_pool, &catalog, &id).await?;
-    let model = model.unwrap_or_else(|| PERSON.to_owned());
+    let model = match model {
+        Some(model) => model,
+        None => PERSON.to_owned(),
+    };
     let (searcher, own) = (catalog.searcher(), Arc::clone(&tool));
     let check = move || {
         let review = Review::of(reviewed, &searcher);
@@ -255,14 +258,15 @@ pub async fn put(
         );
         return Err(ApiError::unprocessable("texts_held", message));
     }
-    let refused = |reason: String| ApiError::unprocessable("invalid_texts", reason);
-    let enrichment = read.enrichment.map_err(refused)?;
+    let enrichment = read.enrichment.map_err(invalid_texts)?;
+    // A person who writes texts should have all of them stored, or know why not.
     if let Some(reason) = read.refused.into_iter().next() {
-        return Err(refused(reason));
+        return Err(invalid_texts(reason));
     }
     let answer = ToolTexts::of(&tool, Some(&enrichment));
     let change = Change::Enrich(vec![(tool, enrichment)]);
     let written = catalog.writer.try_write(change).await?;
+    // Texts are stored for the very definition that was read above, and for no later one.
     if written.changes.changed.is_empty() {
         let message = format!("{id} was changed or removed meanwhile; read it again");
         return Err(ApiError::invalid(
@@ -338,13 +342,14 @@ pub async fn take(
     QueryString(TakeParams { reviewed }): QueryString<TakeParams>,
     RawBody(body): RawBody,
 ) -> ApiResult<Json<TakenTexts>> {
-    let text = String::from_utf8(body.into()).map_err(|error| {
-        ApiError::invalid(
-            StatusCode::BAD_REQUEST,
-            "invalid_body",
-            format!("the body is not UTF-8: {error}"),
-        )
-    })?;
+    let text = match String::from_utf8(body.into()) {
+        Ok(text) => text,
+        Err(error) => {
+            let message = format!("the body is not UTF-8: {error}");
+            let status = StatusCode::BAD_REQUEST;
+            return Err(ApiError::invalid(status, "invalid_body", message));
+        }
+    };
     let answers = cpu_pool.run(move || Answers::read(&text)).await?;
     let asked_about = catalog.with_texts(TextsOf {
         tools: Some(answers.ids()),
@@ -422,14 +427,14 @@ pub async fn ask(
     QueryString(params): QueryString<QuestionParams>,
 ) -> ApiResult<Response> {
     let limit = paging::limit(params.limit)?;
-    let languages: Vec<String> = params
-        .languages
-        .iter()
-        .flat_map(|all| all.split(','))
-        .map(str::to_owned)
-        .collect();
-    let wanted = Wanted::new(params.texts, &languages)
-        .map_err(|message| ApiError::unprocessable("invalid_value", message))?;
+    let languages: Vec<String> = match &params.languages {
+        Some(languages) => languages.split(',').map(str::to_owned).collect(),
+        None => Vec::new(),
+    };
+    let wanted = match Wanted::new(params.texts, &languages) {
+        Ok(wanted) => wanted,
+        Err(message) => return Err(ApiError::unprocessable("invalid_value", message)),
+    };
     let servers: Vec<String> = params.server.into_iter().collect();
     let read = catalog.with_texts(TextsOf {
         servers: servers.clone(),
@@ -451,30 +456,35 @@ pub async fn ask(
     Ok((kind, asked.await?).into_response())
 }
 
+fn invalid_texts(reason: String) -> ApiError {
+    ApiError::unprocessable("invalid_texts", reason)
+}
+
 fn no_texts(id: &ToolId) -> ApiError {
     let message = format!("{id} has no texts for its present definition");
     ApiError::not_found("no_texts", message)
 }
 
 fn page(searcher: &Searcher, servers: &[String], after: Option<&str>, limit: usize) -> TextsPage {
-    let mut enriched = searcher
-        .ids_after(after)
-        .filter(|id| enrich::is_of(servers, id))
-        .filter_map(|id| Some((id, searcher.enrichment(id)?)))
-        .peekable();
     let (mut tools, mut last) = (Vec::new(), None);
-    while tools.len() < limit {
-        let Some((id, enrichment)) = enriched.next() else {
-            break;
+    let mut next_cursor = None;
+    for id in searcher.ids_after(after) {
+        if !enrich::is_of(servers, id) {
+            continue;
+        }
+        let Some(enrichment) = searcher.enrichment(id) else {
+            continue;
         };
-        last = Some(id);
+        // There is one more, so the page is not the last.
+        if tools.len() == limit {
+            next_cursor = last.map(paging::cursor_after);
+            break;
+        }
+        last = Some(id.as_str());
         if let Some(tool) = searcher.tool(id) {
             tools.push(ToolTexts::of(&tool, Some(enrichment)));
         }
     }
-    let next_cursor = last
-        .filter(|_| enriched.peek().is_some())
-        .map(|id| paging::cursor_after(id.as_str()));
     TextsPage { tools, next_cursor }
 }
 
@@ -496,6 +506,7 @@ async fn store(
 ) -> ApiResult<TakenTexts> {
     let usable = std::mem::take(&mut matched.usable);
     let ids = ids_of(&usable);
+    // Tools may have changed since the answers were matched. Those are not stored, and told of.
     let written = catalog.writer.try_write(Change::Enrich(usable)).await?;
     catalog.reach(written.generation).await?;
     let stored = &written.changes.changed;

@@ -21,7 +21,9 @@ use toolscout_gate::usage::report::{
 };
 use toolscout_gate::usage::shadow::report::ShadowReport;
 use toolscout_gate::usage::shadow::{Shadow, State as ShadowState};
-use toolscout_gate::usage::{CallerDay, CallerFigures, Recorder, UsageError, UsageStore};
+use toolscout_gate::usage::{
+    CallerDay, CallerFigures, CallerKey, Recorder, UsageError, UsageStore,
+};
 use toolscout_index::ToolId;
 use toolscout_index::embed::table::StaticTable;
 
@@ -381,14 +383,15 @@ pub async fn shadow(
     QueryString(params): QueryString<ShadowParams>,
 ) -> ApiResult<Json<ShadowAnswer>> {
     let reader = Reader::of(&app, params.since_days)?;
-    let shadow = app.usage.shadow().cloned();
-    let is_of_it = |shadow: &Shadow| shadow.identity().catalog == catalog.name;
-    let Some(shadow) = shadow.filter(is_of_it) else {
-        let message = format!(
-            "no shadow of the catalog {:?}; the table [shadow] of the server's settings describes one",
-            catalog.name
-        );
-        return Err(ApiError::not_found("no_shadow", message));
+    let shadow = match app.usage.shadow() {
+        Some(shadow) if shadow.identity().catalog == catalog.name => shadow.clone(),
+        _ => {
+            let message = format!(
+                "no shadow of the catalog {:?}; the table [shadow] of the server's settings describes one",
+                catalog.name
+            );
+            return Err(ApiError::not_found("no_shadow", message));
+        }
     };
     let answer = blocking(move || reader.shadow(&shadow)).await?;
     Ok(Json(answer.map_err(ApiError::internal)?))
@@ -434,6 +437,7 @@ impl Reader {
 
     /// The database with what was recorded until now; `None` if nothing ever was.
     fn store(&self) -> Result<Option<UsageStore>, UsageError> {
+        // Uses are written some at a time, so the last ones may still be in memory.
         self.recorder.flush();
         UsageStore::open_existing(&self.data)
     }
@@ -475,19 +479,18 @@ impl Reader {
         tools.retain(|tool, _| is_of_server(tool, server));
         let totals = report::total(tools.values());
         let tools = report::sorted(tools, sort);
-        let position = |tool: &String| tools.iter().position(|(known, _)| known == tool);
-        let start = after
-            .and_then(|tool| position(&tool))
-            .map_or(0, |at| at + 1);
-        let shown = tools.iter().skip(start).take(limit);
-        let shown: Vec<ToolUse> = shown
-            .map(|(tool, figures)| ToolUse::of(Some(tool.clone()), figures))
-            .collect();
+        let start = start_after(tools.iter().map(|(tool, _)| tool), after.as_ref());
+        let mut shown = Vec::new();
+        for (tool, figures) in tools.iter().skip(start).take(limit) {
+            shown.push(ToolUse::of(Some(tool.clone()), figures));
+        }
         let has_more = start + shown.len() < tools.len();
-        let last = shown.last().and_then(|last| last.tool.as_ref());
         Ok(UsagePage {
             record: self.record(store.as_ref())?,
-            next_cursor: last.filter(|_| has_more).map(paging::cursor_after),
+            next_cursor: match shown.last() {
+                Some(last) if has_more => last.tool.as_ref().map(paging::cursor_after),
+                _ => None,
+            },
             tools: shown,
             total: tools.len(),
             totals: ToolUse::of(None, &totals),
@@ -510,16 +513,20 @@ impl Reader {
         let tools = searcher.tools();
         let tools = tools.filter(|tool| server.is_none_or(|server| tool.id.server() == server));
         let unused = Unused::of(tools, &used);
-        let start = after.map_or(0, |after| {
-            unused.tools.partition_point(|tool| tool.tool <= after)
-        });
+        // They are in the order of their ids, so a page goes on even if the tool before it is gone.
+        let start = match after {
+            Some(after) => unused.tools.partition_point(|tool| tool.tool <= after),
+            None => 0,
+        };
         let shown = unused.tools.iter().skip(start).take(limit);
         let shown: Vec<UnusedTool> = shown.cloned().collect();
         let has_more = start + shown.len() < unused.tools.len();
-        let last = shown.last().filter(|_| has_more);
         Ok(UnusedPage {
             record: self.record(store.as_ref())?,
-            next_cursor: last.map(|last| paging::cursor_after(&last.tool)),
+            next_cursor: match shown.last() {
+                Some(last) if has_more => Some(paging::cursor_after(&last.tool)),
+                _ => None,
+            },
             tools: shown,
             total: unused.tools.len(),
             all_tools: unused.all_tools,
@@ -537,25 +544,20 @@ impl Reader {
         };
         let requests = requests.map_err(ApiError::internal)?;
         let missed = Missed::of(&requests, &*StaticTable::bundled()?);
-        let position = |text: &String| {
-            missed
-                .groups
-                .iter()
-                .position(|group| group.request == *text)
-        };
-        let start = after
-            .and_then(|text| position(&text))
-            .map_or(0, |at| at + 1);
+        let texts = missed.groups.iter().map(|group| &group.request);
+        let start = start_after(texts, after.as_ref());
         let groups = missed.groups.iter().skip(start).take(limit);
         let groups: Vec<MissedGroup> = groups.cloned().collect();
         let has_more = start + groups.len() < missed.groups.len();
-        let last = groups.last().filter(|_| has_more);
         let stores_queries = self.recorder.stores_queries();
         Ok(MissedPage {
             record: self.record(store.as_ref()).map_err(ApiError::internal)?,
             stores_queries,
             advice: (!stores_queries).then_some(QUERIES_ARE_OFF),
-            next_cursor: last.map(|last| paging::cursor_after(&last.request)),
+            next_cursor: match groups.last() {
+                Some(last) if has_more => Some(paging::cursor_after(&last.request)),
+                _ => None,
+            },
             groups,
             total: missed.groups.len(),
             requests: missed.requests,
@@ -570,7 +572,9 @@ impl Reader {
             None => Vec::new(),
         };
         let mut totals = CallerFigures::default();
-        rows.iter().for_each(|row| totals.add(&row.figures));
+        for row in &rows {
+            totals.add(&row.figures);
+        }
         let mut days = summed(&rows, |row| row.day);
         days.sort_by_key(|(day, _)| std::cmp::Reverse(*day));
         let catalogs = busiest(summed(&rows, |row| row.key.catalog.clone()));
@@ -580,36 +584,56 @@ impl Reader {
         Ok(UsageOverview {
             record: self.record(store.as_ref())?,
             totals: totals.into(),
-            days: days
-                .into_iter()
-                .map(|(day, figures)| UseOfDay {
-                    day: date(day),
-                    counts: figures.into(),
-                })
-                .collect(),
-            catalogs: catalogs
-                .into_iter()
-                .map(|(catalog, figures)| UseOfCatalog {
-                    catalog,
-                    counts: figures.into(),
-                })
-                .collect(),
-            callers: callers
-                .into_iter()
-                .map(|(key, figures)| UseOfCaller {
-                    catalog: key.catalog,
-                    profile: Some(key.profile).filter(|profile| !profile.is_empty()),
-                    caller: key.who,
-                    counts: figures.into(),
-                })
-                .collect(),
+            days: days.into_iter().map(use_of_day).collect(),
+            catalogs: catalogs.into_iter().map(use_of_catalog).collect(),
+            callers: callers.into_iter().map(use_of_caller).collect(),
             total_callers,
         })
     }
 }
 
+fn use_of_day((day, figures): (i64, CallerFigures)) -> UseOfDay {
+    UseOfDay {
+        day: date(day),
+        counts: figures.into(),
+    }
+}
+
+fn use_of_catalog((catalog, figures): (String, CallerFigures)) -> UseOfCatalog {
+    UseOfCatalog {
+        catalog,
+        counts: figures.into(),
+    }
+}
+
+fn use_of_caller((key, figures): (CallerKey, CallerFigures)) -> UseOfCaller {
+    UseOfCaller {
+        catalog: key.catalog,
+        profile: match key.profile.is_empty() {
+            true => None,
+            false => Some(key.profile),
+        },
+        caller: key.who,
+        counts: figures.into(),
+    }
+}
+
+/// Where the page after this item begins; at the start where it is gone, since its place is not known.
+fn start_after<'a>(all: impl Iterator<Item = &'a String>, after: Option<&String>) -> usize {
+    let Some(after) = after else { return 0 };
+    for (place, item) in all.enumerate() {
+        if item == after {
+            return place + 1;
+        }
+    }
+    0
+}
+
 fn is_of_server(tool: &str, server: Option<&str>) -> bool {
-    server.is_none_or(|server| ToolId::parse(tool).is_ok_and(|id| id.server() == server))
+    match server {
+        Some(server) => ToolId::parse(tool).is_ok_and(|id| id.server() == server),
+        None => true,
+    }
 }
 
 impl ShadowNow {

@@ -125,8 +125,10 @@ impl Turn {
         match &self.kept {
             Kept::File(file) => {
                 let file = file.clone();
-                let counted = blocking(move || add(&file, tokens)).await?;
-                counted.map_err(|error| ApiError::internal(format!("write {FILE}: {error}")))
+                match blocking(move || add(&file, tokens)).await? {
+                    Ok(()) => Ok(()),
+                    Err(error) => Err(ApiError::internal(format!("write {FILE}: {error}"))),
+                }
             }
             Kept::Store(store) => {
                 let is_ours = store.count_enriching(tokens).await;
@@ -162,10 +164,10 @@ impl Kept {
         match self {
             Kept::File(file) => {
                 let file = file.clone();
-                let day = blocking(move || read(&file)).await?;
-                let day =
-                    day.map_err(|error| ApiError::internal(format!("read {FILE}: {error}")))?;
-                Ok(day.tokens)
+                match blocking(move || read(&file)).await? {
+                    Ok(day) => Ok(day.tokens),
+                    Err(error) => Err(ApiError::internal(format!("read {FILE}: {error}"))),
+                }
             }
             Kept::Store(store) => store.enriching_tokens().await.map_err(store_unavailable),
         }
@@ -191,6 +193,7 @@ fn add(file: &std::path::Path, tokens: usize) -> io::Result<()> {
     let mut day = read(file)?;
     day.tokens = day.tokens.saturating_add(tokens);
     let folder = file.parent().unwrap_or_else(|| std::path::Path::new("."));
+    // A draft that takes the file's place: a crash leaves the old count or the new one, and no half.
     let mut draft = NamedTempFile::new_in(folder)?;
     draft.write_all(&serde_json::to_vec(&day)?)?;
     draft.persist(file)?;

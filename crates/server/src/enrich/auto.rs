@@ -72,6 +72,7 @@ impl Seen {
     /// Writes texts for some tools of a catalog.
     async fn write(&mut self, app: &App, catalog: &Arc<OpenCatalog>) -> ApiResult<()> {
         let generation = catalog.searcher().generation();
+        // Looking for tools without texts goes through all of them, so only when something changed.
         let is_finished = self.finished.get(&catalog.name) == Some(&generation);
         if is_finished || self.is_waiting() {
             return Ok(());
@@ -91,10 +92,10 @@ impl Seen {
         let Some(reserved) = app.enriching.account.reserve() else {
             return Ok(());
         };
-        let hashes: HashMap<String, String> = tools
-            .iter()
-            .map(|tool| (tool.id.to_string(), definition_hash(tool)))
-            .collect();
+        let mut hashes = HashMap::with_capacity(tools.len());
+        for tool in &tools {
+            hashes.insert(tool.id.to_string(), definition_hash(tool));
+        }
         let work = Work {
             app: app.clone(),
             catalog: Arc::clone(catalog),
@@ -107,11 +108,16 @@ impl Seen {
         let progress = |answered: &Answered| {
             stored += answered.stored;
             unanswered += answered.unanswered.len();
-            let ids = answered.skipped.iter().map(|refused| &refused.id);
-            skipped.extend(ids.filter_map(|id| hashes.get(id).cloned()));
+            // By the hash: a tool whose definition changes is asked about again.
+            for refused in &answered.skipped {
+                skipped.extend(hashes.get(&refused.id).cloned());
+            }
         };
         let run = work.run(|| false, progress).await?;
-        self.pause = (unanswered > 0).then(|| wait_after(self.pause));
+        self.pause = match unanswered {
+            0 => None,
+            _ => Some(wait_after(self.pause)),
+        };
         self.resume = self.pause.map(|wait| Instant::now() + wait);
         tracing::info!(
             catalog = catalog.name,
@@ -125,7 +131,10 @@ impl Seen {
     }
 
     fn is_waiting(&self) -> bool {
-        self.resume.is_some_and(|resume| Instant::now() < resume)
+        match self.resume {
+            Some(resume) => Instant::now() < resume,
+            None => false,
+        }
     }
 
     /// Tools without texts that were not asked about in vain.
@@ -159,11 +168,17 @@ impl Seen {
             skipped.clear();
         }
         let look = move || {
-            let missing = enrich::ids_without_texts(&searcher, &[])
-                .filter_map(|id| searcher.tool(id))
-                .filter(|tool| !skipped.contains(&definition_hash(tool)))
-                .take(TURN_TOOLS)
-                .collect();
+            let mut missing = Vec::new();
+            for id in enrich::ids_without_texts(&searcher, &[]) {
+                if missing.len() == TURN_TOOLS {
+                    break;
+                }
+                if let Some(tool) = searcher.tool(id)
+                    && !skipped.contains(&definition_hash(&tool))
+                {
+                    missing.push(tool);
+                }
+            }
             (missing, skipped)
         };
         // A busy server answers its clients first: what is lost here is asked about once more.
@@ -175,7 +190,10 @@ impl Seen {
 
 /// The wait after requests that were not answered, and the wait before them.
 fn wait_after(before: Option<Duration>) -> Duration {
-    before.map_or(FIRST_WAIT, |wait| (2 * wait).min(LAST_WAIT))
+    match before {
+        Some(wait) => (2 * wait).min(LAST_WAIT),
+        None => FIRST_WAIT,
+    }
 }
 
 #[cfg(test)]

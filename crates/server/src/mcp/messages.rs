@@ -56,6 +56,7 @@ pub async fn read(mut request: Request, max_bytes: usize) -> Result<(Request, As
     let body = read_body(body, max_bytes).await;
     let body = body.map_err(IntoResponse::into_response)?;
     let message = message_of(&body).map_err(IntoResponse::into_response)?;
+    // The handshake names its version within; the header is of the requests after it.
     if message["method"] == "initialize" {
         asked.expects_priming = has_priming(message["params"]["protocolVersion"].as_str());
     }
@@ -67,18 +68,13 @@ pub async fn read(mut request: Request, max_bytes: usize) -> Result<(Request, As
 /// without the event that has no message.
 pub async fn answer(response: Response, asked: Asked) -> Response {
     let status = response.status();
-    let given = response.headers().get(CONTENT_TYPE).cloned();
-    let is = |kind: &str| {
-        let given = given.as_ref();
-        given.is_some_and(|given| given.as_bytes().starts_with(kind.as_bytes()))
-    };
     if status.is_client_error() || status.is_server_error() {
-        if is("application/json") {
+        if is_of_type(&response, b"application/json") {
             return response;
         }
         return as_error(response, asked.id).await;
     }
-    if asked.expects_priming || !is("text/event-stream") {
+    if asked.expects_priming || !is_of_type(&response, b"text/event-stream") {
         return response;
     }
     let (parts, body) = response.into_parts();
@@ -86,6 +82,14 @@ pub async fn answer(response: Response, asked: Asked) -> Response {
     let events = body.into_data_stream();
     let events = events.try_filter(|event| std::future::ready(!is_without_message(event)));
     Response::from_parts(parts, Body::from_stream(events))
+}
+
+/// Without what follows the type, such as `; charset=utf-8`.
+fn is_of_type(response: &Response, kind: &[u8]) -> bool {
+    match response.headers().get(CONTENT_TYPE) {
+        Some(given) => given.as_bytes().starts_with(kind),
+        None => false,
+    }
 }
 
 /// The answer to a request for which there is no place.
@@ -112,23 +116,24 @@ fn has_priming(version: Option<&str>) -> bool {
 
 /// Says what a client accepts that names no kinds, or all of them. The SDK wants both kinds named.
 fn accept_any(headers: &mut HeaderMap) {
-    let given: Vec<&str> = headers
-        .get_all(ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(|range| range.split(';').next().unwrap_or_default().trim())
-        .collect();
-    let has = |ranges: [&str; 3]| {
-        given
-            .iter()
-            .any(|given| ranges.iter().any(|range| given.eq_ignore_ascii_case(range)))
-    };
-    let takes_json = has(["*/*", "application/*", "application/json"]);
-    let takes_events = has(["*/*", "text/*", "text/event-stream"]);
+    let mut given: Vec<&str> = Vec::new();
+    for value in headers.get_all(ACCEPT) {
+        let Ok(value) = value.to_str() else { continue };
+        for range in value.split(',') {
+            // Without its quality: what a client likes least it accepts all the same.
+            given.push(range.split(';').next().unwrap_or_default().trim());
+        }
+    }
+    let takes_json = has_one_of(&given, ["*/*", "application/*", "application/json"]);
+    let takes_events = has_one_of(&given, ["*/*", "text/*", "text/event-stream"]);
     if given.is_empty() || (takes_json && takes_events) {
         headers.insert(ACCEPT, ANY_ANSWER);
     }
+}
+
+fn has_one_of(given: &[&str], ranges: [&str; 3]) -> bool {
+    let mut given = given.iter();
+    given.any(|given| ranges.iter().any(|range| given.eq_ignore_ascii_case(range)))
 }
 
 /// Why a body is no message.
@@ -159,15 +164,16 @@ impl IntoResponse for Refusal {
 }
 
 async fn read_body(body: Body, max_bytes: usize) -> Result<Bytes, Refusal> {
-    let body = to_bytes(body, max_bytes).await;
-    body.map_err(|error| {
-        let ApiError {
-            status, message, ..
-        } = broken_body(&error);
-        Refusal {
-            status,
-            ..Refusal::of(INVALID_REQUEST, Value::Null, message)
-        }
+    let error = match to_bytes(body, max_bytes).await {
+        Ok(body) => return Ok(body),
+        Err(error) => error,
+    };
+    let ApiError {
+        status, message, ..
+    } = broken_body(&error);
+    Err(Refusal {
+        status,
+        ..Refusal::of(INVALID_REQUEST, Value::Null, message)
     })
 }
 
@@ -177,10 +183,14 @@ fn message_of(body: &[u8]) -> Result<Value, Refusal> {
         let message = "the body begins with a byte order mark; send the JSON without it";
         return Err(Refusal::of(PARSE_ERROR, Value::Null, message));
     }
-    let message: Value = serde_json::from_slice(body).map_err(|error| {
-        let message = format!("the body is not valid JSON: {error}");
-        Refusal::of(PARSE_ERROR, Value::Null, message)
-    })?;
+    let message: Value = match serde_json::from_slice(body) {
+        Ok(message) => message,
+        Err(error) => {
+            let message = format!("the body is not valid JSON: {error}");
+            return Err(Refusal::of(PARSE_ERROR, Value::Null, message));
+        }
+    };
+    // One version of the protocol had batches, which the SDK does not read.
     if message.is_array() {
         let message = "the body is a list; send each message in a request of its own";
         return Err(Refusal::of(INVALID_REQUEST, Value::Null, message));
@@ -201,6 +211,7 @@ async fn as_error(response: Response, id: Value) -> Response {
     let text = String::from_utf8_lossy(&text).into_owned();
     let (code, message) = match parts.status {
         StatusCode::NOT_FOUND => (NO_SESSION, text),
+        // The reason is for the operator: it may tell how the server is built.
         status if status.is_server_error() => {
             tracing::error!(%status, reason = text, "a request of an MCP client failed");
             let message = "the server could not answer; begin a new session and try again";
@@ -220,6 +231,7 @@ async fn as_error(response: Response, id: Value) -> Response {
         ..Refusal::of(code, id, message)
     };
     let mut answer = refusal.into_response();
+    // All but what described the body that is replaced.
     parts.headers.remove(CONTENT_TYPE);
     parts.headers.remove(CONTENT_LENGTH);
     answer.headers_mut().extend(parts.headers);
@@ -228,11 +240,17 @@ async fn as_error(response: Response, id: Value) -> Response {
 
 /// Whether an event of a stream has data, and none of it says anything.
 fn is_without_message(event: &[u8]) -> bool {
-    let mut data = event
-        .split(|byte| *byte == b'\n')
-        .filter_map(|line| line.strip_prefix(b"data:"))
-        .peekable();
-    data.peek().is_some() && data.all(|data| data.trim_ascii().is_empty())
+    let mut has_data = false;
+    for line in event.split(|byte| *byte == b'\n') {
+        let Some(data) = line.strip_prefix(b"data:") else {
+            continue;
+        };
+        if !data.trim_ascii().is_empty() {
+            return false;
+        }
+        has_data = true;
+    }
+    has_data
 }
 
 #[cfg(test)]
