@@ -68,6 +68,7 @@ impl SharedApprovals {
             .execute(&mut *transaction)
             .await?
             .rows_affected();
+        // In one transaction: whoever is told finds the answer.
         if answered > 0 {
             self.store.tell(&mut transaction, &message(id)).await?;
             transaction.commit().await?;
@@ -134,6 +135,7 @@ impl ApprovalBoard for SharedApprovals {
     async fn answered(&self, id: &str) -> Answer {
         let (mut told, wanted) = (self.store.listen_in(), message(id));
         loop {
+            // An error is no answer, so the store is asked again in a moment.
             if let Ok(Some(answer)) = self.stored_answer(id).await {
                 return answer;
             }
@@ -195,8 +197,10 @@ fn message(id: &str) -> String {
 }
 
 fn parsed(answer: Option<String>) -> Result<Option<Answer>, StoreError> {
-    let parse = |text: String| serde_json::from_str(&text).map_err(unreadable);
-    answer.map(parse).transpose()
+    match answer {
+        Some(text) => serde_json::from_str(&text).map_err(unreadable),
+        None => Ok(None),
+    }
 }
 
 fn unreadable(error: serde_json::Error) -> StoreError {

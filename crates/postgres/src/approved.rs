@@ -78,6 +78,7 @@ impl SharedApproved {
             .bind(text(server))
             .fetch_all(connection)
             .await?;
+        // In the transaction of the records, so that both are of one moment.
         remembered.undecided = changes(&rows)?;
         Ok(remembered)
     }
@@ -108,6 +109,7 @@ impl SharedApproved {
         server: &str,
         update: &Update,
     ) -> Result<(), StoreError> {
+        // Deleted first, so that what is stored below stays.
         for (delete, ids) in [
             (
                 "DELETE FROM approved_definitions WHERE catalog = $1 AND server = $2 AND id = ANY($3)",

@@ -29,7 +29,7 @@ impl PostgresStore {
             .bind(name)
             .fetch_optional(&self.pool)
             .await?;
-            row.map(|row| stored(&row)).transpose()
+            row.as_ref().map(stored).transpose()
         };
         self.ask(READ_LIMIT, find).await
     }
@@ -82,6 +82,7 @@ impl PostgresStore {
         name: &str,
         max_catalogs: usize,
     ) -> Result<CreatedCatalog, StoreError> {
+        // Mostly it is there, and then no lock is needed.
         if let Some(found) = self.find(name).await? {
             return Ok(CreatedCatalog::Before(found));
         }
@@ -145,6 +146,7 @@ impl PostgresStore {
             .bind(name)
             .fetch_optional(&mut *transaction)
             .await?;
+            // Deleting the catalog's row deletes other rows, but drops no tables.
             if let Some(catalog) = pushed {
                 Tables { catalog }.drop_all(&mut transaction).await?;
             }
@@ -156,6 +158,7 @@ impl PostgresStore {
             let Some(generation) = generation else {
                 return Ok(false);
             };
+            // The next catalog of the name goes on from here: no generation means two states.
             sqlx::query(
                 "INSERT INTO deleted_catalogs VALUES ($1, $2)
                  ON CONFLICT (name) DO UPDATE SET generation = excluded.generation",

@@ -66,6 +66,7 @@ impl Commit<'_> {
         changes: &mut Changes,
     ) -> Result<(), StoreError> {
         let ids: Vec<&str> = enriched.iter().map(|(tool, _)| tool.id.as_str()).collect();
+        // A tool that was changed while the model wrote has another hash.
         let known = self.hashes(&ids).await?;
         // By id, since no statement may write a row twice.
         let mut rows = HashMap::new();
@@ -131,6 +132,7 @@ impl Commit<'_> {
                 pushed.forget_texts(self.connection, &forgotten).await?;
             }
             let forgotten: HashSet<&str> = forgotten.iter().map(String::as_str).collect();
+            // Told in the order of the request, and not in that of the database.
             let (gone, others): (Vec<&ToolId>, Vec<&ToolId>) =
                 chunk.iter().partition(|id| forgotten.contains(id.as_str()));
             changes.changed.extend(gone.into_iter().cloned());

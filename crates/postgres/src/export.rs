@@ -34,6 +34,7 @@ impl PostgresStore {
     /// # Errors
     /// [`StoreError::Refused`] where the name is taken.
     pub async fn export(&self, data: &DataDir, name: &str) -> Result<Exported, StoreError> {
+        // An export never mixes with what is there.
         if data.catalogs()?.iter().any(|existing| existing == name) {
             return Err(StoreError::Refused(format!(
                 "{} has a catalog {name:?}; name a new folder",
@@ -70,6 +71,7 @@ impl PostgresStore {
         let source = (stored.id, stored.source.as_str());
         self.changes_since(source, everything, &mut write_part)
             .await?;
+        // The texts whose vectors are asked for are read back from the database.
         writer.commit()?;
         let vectors = self.export_vectors(&catalog, &mut writer).await?;
         writer.commit()?;

@@ -25,16 +25,19 @@ impl SharedFeedback {
         limit: Duration,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, FeedbackError> {
-        let asked = self.store.runtime.block_on(self.store.ask(limit, work));
-        asked.map_err(|error| FeedbackError::Unavailable {
-            reason: error.to_string(),
-        })
+        match self.store.runtime.block_on(self.store.ask(limit, work)) {
+            Ok(answer) => Ok(answer),
+            Err(error) => Err(FeedbackError::Unavailable {
+                reason: error.to_string(),
+            }),
+        }
     }
 }
 
 impl FeedbackTable for SharedFeedback {
     fn called(&self, catalog: &str) -> Result<Vec<(String, Vec<String>)>, FeedbackError> {
         self.ask(READ_LIMIT, async {
+            // In the order of bytes, as SQLite sorts: the result must not depend on the database.
             let pairs: Vec<(String, String)> = sqlx::query_as(
                 "SELECT DISTINCT trim(query) COLLATE \"C\", tool COLLATE \"C\" FROM feedback
                  WHERE catalog = $1 AND outcome <> 'not_helpful' AND trim(coalesce(query, '')) <> ''
@@ -97,11 +100,12 @@ impl PostgresStore {
         let secret: Vec<u8> = sqlx::query_scalar("SELECT secret FROM signer")
             .fetch_one(&self.pool)
             .await?;
-        let bytes = secret.len();
-        secret.try_into().map_err(|_| {
-            StoreError::Refused(format!(
-                "the store has a signing secret of {bytes} bytes, it must have 32"
-            ))
-        })
+        match <[u8; 32]>::try_from(secret) {
+            Ok(secret) => Ok(secret),
+            Err(secret) => Err(StoreError::Refused(format!(
+                "the store has a signing secret of {} bytes, it must have 32",
+                secret.len()
+            ))),
+        }
     }
 }

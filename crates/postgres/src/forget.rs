@@ -26,6 +26,7 @@ impl PostgresStore {
     /// # Errors
     /// [`StoreError`].
     pub async fn forget(&self) -> Result<u64, StoreError> {
+        // The newest of the old generations stays: a node may be there, and is told what came after it.
         let old: Vec<(i64, i64)> = sqlx::query_as(
             "SELECT catalog, max(generation) FROM generations
              WHERE committed_at < now() - make_interval(days => $1)

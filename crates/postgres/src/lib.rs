@@ -130,6 +130,7 @@ impl PostgresStore {
                 figures.failovers.clone(),
             )
         };
+        // Its text has no password, so it may be logged.
         let address = settings.store.as_ref().map(ToString::to_string);
         Ok(Arc::new(PostgresStore {
             pool: servers.pool().clone(),
@@ -167,6 +168,7 @@ impl PostgresStore {
             let identity: String = sqlx::query_scalar("SELECT identity FROM cluster")
                 .fetch_one(&mut connection)
                 .await?;
+            // Searches need no writes, so this is no reason not to start.
             if let Some(problem) = status::write_problem(&mut connection).await? {
                 tracing::warn!(
                     problem,

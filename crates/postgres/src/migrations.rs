@@ -81,10 +81,10 @@ impl Migration {
 impl Migrations {
     /// The version that the schema has; 0 before the first.
     pub fn version(&self) -> i32 {
-        self.run
-            .checked_sub(1)
-            .and_then(|last| ALL.get(last))
-            .map_or(0, |migration| migration.version)
+        match self.run.checked_sub(1) {
+            Some(last) if last < ALL.len() => ALL[last].version,
+            _ => 0,
+        }
     }
 
     /// The version of this program.
@@ -134,9 +134,8 @@ pub async fn read(connection: &mut PgConnection, schema: &str) -> Result<Migrati
     let server: String = sqlx::query_scalar("SHOW server_version_num")
         .fetch_one(&mut *connection)
         .await?;
-    if server
-        .parse::<i32>()
-        .is_ok_and(|server| server < OLDEST_SERVER)
+    if let Ok(number) = server.parse::<i32>()
+        && number < OLDEST_SERVER
     {
         let (is, wanted) = (&server[..2], OLDEST_SERVER / 10_000);
         return refused(format!(
@@ -197,6 +196,7 @@ pub async fn read(connection: &mut PgConnection, schema: &str) -> Result<Migrati
 /// That these are the first of all, unchanged.
 fn check(schema: &str, run: &[(i32, String)]) -> Result<(), StoreError> {
     let newest = Migrations::newest();
+    // An older program must not write to tables that it does not know.
     if let Some((version, _)) = run.iter().find(|(version, _)| *version > newest) {
         return refused(format!(
             "the schema {schema:?} of the store has version {version} and this program knows {newest}; use the version \
@@ -225,6 +225,7 @@ fn check(schema: &str, run: &[(i32, String)]) -> Result<(), StoreError> {
 /// # Errors
 /// As [`read`], and [`StoreError::Refused`] for a user who may not create tables.
 pub async fn run(connection: &mut PgConnection, schema: &str) -> Result<(), StoreError> {
+    // Without a lock: mostly there is nothing to do, and a user without rights can still serve.
     if read(connection, schema).await?.open.is_empty() {
         return Ok(());
     }

@@ -95,6 +95,7 @@ pub(super) fn parse_settings(json: Option<String>) -> Result<Settings, StoreErro
             )));
         }
     };
+    // Another version may have written what this one does not allow.
     settings.validate()?;
     Ok(settings)
 }
@@ -119,6 +120,7 @@ pub fn enrichment(id: &str, row: &PgRow) -> Result<Option<Enrichment>, StoreErro
     let model: Option<String> = row.try_get("model")?;
     let texts: Option<Vec<String>> = row.try_get("texts")?;
     let sum: Option<Vec<u8>> = row.try_get("checksum")?;
+    // All three are NULL for a tool whose texts were forgotten.
     let (Some(model), Some(texts), Some(sum)) = (model, texts, sum) else {
         return Ok(None);
     };
@@ -136,6 +138,7 @@ pub fn enrichment(id: &str, row: &PgRow) -> Result<Option<Enrichment>, StoreErro
 
 /// Tells what was written about a tool from anything else.
 pub fn enrichment_checksum(tool: &str, model: &str, texts: &[String]) -> [u8; 32] {
+    // As JSON, so that no two lists of texts have the same bytes.
     let all = serde_json::json!([tool, model, texts]);
     *blake3::hash(all.to_string().as_bytes()).as_bytes()
 }

@@ -65,6 +65,7 @@ impl PostgresStore {
             sqlx::query(sqlx::AssertSqlSafe(sql))
                 .execute(&self.pool)
                 .await?;
+            // The oldest, since ids begin with the time. One that runs stays.
             sqlx::query(
                 "DELETE FROM tasks WHERE id <= (SELECT id FROM tasks ORDER BY id DESC LIMIT 1 OFFSET $1)
                  AND (leased_until IS NULL OR leased_until < now())",

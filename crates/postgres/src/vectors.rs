@@ -49,6 +49,7 @@ impl SharedEmbedder {
             if missing.is_empty() {
                 return Ok(found);
             }
+            // Only what this node has claimed is embedded here, so that no text is embedded twice.
             let mut claimed = self.claim(&missing).await?;
             if !claimed.is_empty() {
                 // Who had claimed them before may have stored them since they were asked for.

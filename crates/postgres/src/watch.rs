@@ -95,6 +95,7 @@ impl PostgresStore {
             }
             return;
         }
+        // One after the other, each whatever became of the one before.
         self.report("signing secret", self.take_secret().await);
         self.report("keys", self.look_at_keys().await);
         self.report("usage memories", self.follow_memories().await);
@@ -103,6 +104,7 @@ impl PostgresStore {
 
     /// Logs what went wrong, once while it is the same.
     pub(super) fn report(&self, what: &'static str, outcome: Result<(), StoreError>) {
+        // The store is asked every second, so the same problem would fill the log.
         let mut problems = self.watch.problems.lock();
         let problem = outcome.err().map(|error| error.to_string());
         if problem.as_ref() == problems.get(what) {
@@ -126,12 +128,14 @@ impl PostgresStore {
         let Some(feedback) = self.watch.feedback.get() else {
             return Ok(());
         };
+        // A store keeps its secret, so it is read once.
         if self.watch.has_secret.load(Ordering::Acquire) {
             return Ok(());
         }
         let secret = self.ask(CONNECT_LIMIT, self.signing_secret()).await?;
-        let taken = feedback.set_secret(secret);
-        taken.map_err(|error| StoreError::Refused(error.to_string()))?;
+        if let Err(error) = feedback.set_secret(secret) {
+            return Err(StoreError::Refused(error.to_string()));
+        }
         self.watch.has_secret.store(true, Ordering::Release);
         Ok(())
     }

@@ -71,6 +71,7 @@ impl Access {
     /// # Errors
     /// 503 before that.
     pub fn require_ready(&self) -> ApiResult<()> {
+        // Stored after the catalogs were opened, so whoever sees it sees them.
         if self.ready.load(Ordering::Acquire) {
             Ok(())
         } else {
@@ -87,6 +88,7 @@ impl Access {
         }
         let grant = self.grant_of(&parts.headers).await?;
         self.require_ready()?;
+        // What the request begins ends when its key is revoked.
         if let (Some(key), Some(of_request)) = (grant.key(), parts.extensions.get::<RequestKey>()) {
             of_request.set(self.key_watch.begin(key));
         }
@@ -96,6 +98,7 @@ impl Access {
 
     /// The permissions of the key in these headers; all permissions on a server without keys.
     async fn grant_of(&self, headers: &HeaderMap) -> ApiResult<Grant> {
+        // Until a first key is made, requests need none.
         let is_in_use = match self.keys.known_in_use()? {
             Some(is_in_use) => is_in_use,
             None => self.ask_store(|keys| keys.is_in_use()).await?,
@@ -117,6 +120,7 @@ impl Access {
             ));
         };
         let now = SystemTime::now();
+        // Most requests have a key that this node knows, and wait for nothing.
         let verified = match self.keys.verify_known(token, now)? {
             Some(verified) => verified,
             None => {
@@ -132,6 +136,7 @@ impl Access {
         &self,
         work: impl FnOnce(&KeyStore) -> Result<T, KeyError> + Send + 'static,
     ) -> ApiResult<T> {
+        // Refused as if the store was away: whether the key is good is not known.
         let Ok(Ok(_permit)) = timeout(LOOKUP_PATIENCE, self.lookups.acquire()).await else {
             return Err(store_unavailable("too many unknown keys at a time"));
         };
@@ -279,9 +284,10 @@ impl Grant {
 
     /// The sender's name: the owner of its runs, and the caller in the audit log.
     pub fn sender(&self) -> String {
-        self.key
-            .as_ref()
-            .map_or_else(|| "http".into(), |key| format!("key:{key}"))
+        match &self.key {
+            Some(key) => format!("key:{key}"),
+            None => "http".to_owned(),
+        }
     }
 
     /// Who uses the tools of this place, for the record of use.
@@ -376,6 +382,8 @@ where
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let access = Arc::<Access>::from_ref(state);
         let grant = access.grant(parts).await?.unbound()?;
+        // The right is checked before the catalog is looked for, so that a key learns nothing of
+        // others.
         let name = access.catalog_name(parts).await?;
         grant.reads(&name)?;
         access.catalogs.get(&name).await.map(Reading)
@@ -411,12 +419,20 @@ fn catalog_not_allowed(message: String) -> ApiError {
 
 /// The key in the `Authorization` or `X-API-Key` header.
 fn token(headers: &HeaderMap) -> Option<&str> {
-    let bearer = headers.get(header::AUTHORIZATION).and_then(|value| {
-        let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
-        // The scheme is case-insensitive (RFC 9110).
-        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-    });
-    bearer.or_else(|| headers.get("x-api-key")?.to_str().ok())
+    if let Some(token) = bearer_token(headers) {
+        return Some(token);
+    }
+    headers.get("x-api-key")?.to_str().ok()
+}
+
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    // The scheme is case-insensitive (RFC 9110).
+    match scheme.eq_ignore_ascii_case("bearer") {
+        true => Some(token.trim()),
+        false => None,
+    }
 }
 
 fn refused(refusal: KeyRefusal) -> ApiError {

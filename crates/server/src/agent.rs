@@ -257,6 +257,7 @@ pub async fn question_tools(
         return Ok(None);
     };
     let open = chosen.open(grant).await?;
+    // The agent has the tools of the default catalog already, so only another one is passed along.
     let is_other = open.snapshots.catalog().name != app.default_catalog;
     Ok(Some(QuestionTools {
         profile: open.profile,
@@ -299,6 +300,7 @@ pub async fn show(
     ProfileGrant(grant): ProfileGrant,
     State(app): State<App>,
 ) -> ApiResult<Json<AgentInfo>> {
+    // A key of profiles may use the agent, within its profiles.
     if grant.profiles().is_empty() {
         grant.reads(&app.default_catalog)?;
     }
@@ -307,6 +309,7 @@ pub async fn show(
     };
     let config = agent.config();
     let chosen = config.model_is_chosen;
+    // Only in this style are found tools in the model's list, which is what the budget bounds.
     let injects = config.run.style == Style::Inject;
     Ok(Json(AgentInfo {
         available: true,
@@ -338,6 +341,7 @@ pub async fn chat(
     if !is_json(&extract::media_type(&headers)?) {
         return Err(extract::unsupported("application/json"));
     }
+    // The format of the events says which body comes: AG-UI clients send their own.
     let (request, run_id) = match params.protocol {
         Dialect::Own => (parse_json::<ChatRequest>(&body)?, None),
         Dialect::AgUi => from_ag_ui(&body)?,
@@ -386,6 +390,7 @@ pub async fn chat_by_query(
     QueryString(params): QueryString<StreamParams>,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
+    // A page of another site knows no key, so with one there is nothing to prove.
     if access.grant.key().is_none() {
         app.page_token.require(&params.token)?;
     }
@@ -450,6 +455,7 @@ pub async fn stop(
         let stopped = sessions.stop_elsewhere(&scope, &conversation)?;
         Ok((stopped, sessions.contains(&scope, &conversation)?))
     });
+    // One that is not there is told apart from one in which nothing runs.
     match asked.await? {
         (_, false) => Err(unknown(id.as_str())),
         (stopped, true) => Ok(Json(Stopped { stopped })),
@@ -500,6 +506,7 @@ pub async fn read(
         Ok((turns, of, sessions.runs_elsewhere(&within, &wanted)?))
     });
     let (turns, of, elsewhere) = stored.await?;
+    // A conversation has a turn from its first question on, so without one there is none in this scope.
     if turns.is_empty() {
         return Err(unknown(&id));
     }
@@ -548,6 +555,7 @@ pub async fn events(
             );
             Err(ApiError::not_found("unknown_turn", message))
         }
+        // The same answer for a conversation of another key: ids must not be found out.
         (None, false) => Err(unknown(&id)),
     }
 }
@@ -665,6 +673,7 @@ impl From<SessionError> for ApiError {
             SessionError::OtherAgent { .. } => {
                 ApiError::invalid(StatusCode::CONFLICT, "other_agent", error.to_string())
             }
+            // The reason may name the store's address, so it goes to the log.
             SessionError::Unavailable { reason } => store_unavailable(reason),
             SessionError::InvalidId { .. } => {
                 ApiError::unprocessable("invalid_conversation_id", error.to_string())

@@ -212,6 +212,7 @@ pub async fn list(
         event: params.event.map(|event| event.name().to_owned()),
         since_ms,
     };
+    // Cursors of one log and of all logs differ, so each is read as its own.
     if let Some(store) = &logs.store {
         let before: Option<AuditCursor> = paging::after(params.cursor.as_deref())?;
         return Ok(Json(page_of_all(&**store, &filter, before, limit).await?));
@@ -296,9 +297,11 @@ pub async fn check(
         );
         return Err(ApiError::unprocessable("invalid_value", message));
     }
+    // A verification that runs already may have begun with another head; then its result is shown.
     logs.start(params.head);
     let mut newest = logs.newest.subscribe();
     let ended = newest.wait_for(|check| check.status != CheckStatus::Running);
+    // A short log is answered at once, and a long one must not keep the connection.
     let has_ended = tokio::time::timeout(PATIENCE, ended).await.is_ok();
     let body = Json(logs.read());
     if has_ended {

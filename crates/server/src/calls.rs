@@ -132,6 +132,8 @@ pub async fn call(
     Json(request): Json<CallRequest>,
 ) -> ApiResult<Json<CallAnswer>> {
     grant.allows(Scope::Call)?;
+    // Found before the gate is asked, so that a wrong id is an error of the request and no refused
+    // call.
     let tool = find_tool(&app.cpu_pool, &catalog, &request.tool).await?;
     let gate = Arc::clone(&app.gate);
     let place = Place {
@@ -144,6 +146,7 @@ pub async fn call(
             place,
             who: grant.sender(),
             identity: request.identity,
+            // Each call by hand is a conversation of its own, so that it shares no state with others.
             conversation: Uuid::now_v7().to_string(),
             ..Caller::default()
         },
@@ -154,6 +157,7 @@ pub async fn call(
     if request.dry_run {
         return Ok(Json(trial.dry_run(checked)));
     }
+    // The server keeps nothing in between: the approval is made of the call itself, so it fits no other.
     let approval = trial.approval(&checked);
     if trial.needs_approval(&checked) {
         if request.approve.as_deref() != Some(approval.as_str()) {
@@ -234,6 +238,7 @@ impl Trial {
         checked: CheckedCall,
         approval: String,
     ) -> CallAnswer {
+        // A server without an agent has the agent's limits all the same.
         let defaults = AgentConfig::default();
         let config = app.agent().map_or(&defaults, |agent| agent.config());
         let approver = GivenApproval {
@@ -248,6 +253,7 @@ impl Trial {
             approver: &approver,
             call_timeout: config.call_timeout,
         };
+        // The gate checks it again: rules and definition may have changed since the first look.
         let call = Call {
             id: approver.call.clone(),
             tool: Arc::clone(&self.tool),
@@ -255,8 +261,10 @@ impl Trial {
             is_plan_step: false,
         };
         let passed = gate.pass(context, call).await;
+        // As long as the agent's model would read it.
         let result = passed.result.truncated(config.run.max_result_bytes);
         let outcome = match result.error_code {
+            // A rule may turn the call into a dry run, whatever its result says.
             _ if passed.report.applied_rule.decision == Decision::DryRun => CallOutcome::DryRun,
             Some(code) if !was_made(code) => CallOutcome::Refused,
             _ => CallOutcome::Called,
@@ -309,16 +317,18 @@ impl Approver for GivenApproval<'_> {
             ..
         } = self.trial;
         let by = caller.who.clone();
-        let reason = if request.call != self.call {
-            format!("{} needs approval itself; call it first", request.tool)
-        } else if let (Some(tool), Value::Object(arguments)) =
-            (directory.tool(&tool.id), &request.arguments)
+        // A call within the call, which the person has not seen.
+        if request.call != self.call {
+            let reason = format!("{} needs approval itself; call it first", request.tool);
+            return Answer::Refused { by, reason };
+        }
+        if let Some(tool) = directory.tool(&tool.id)
+            && let Value::Object(arguments) = &request.arguments
             && approval(caller, &tool, arguments) == self.approval
         {
             return Answer::Approved { by };
-        } else {
-            "it is no longer the call that was looked at; look at it again".to_owned()
-        };
+        }
+        let reason = "it is no longer the call that was looked at; look at it again".to_owned();
         Answer::Refused { by, reason }
     }
 }

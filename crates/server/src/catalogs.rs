@@ -112,16 +112,21 @@ pub async fn list(
     let limit = paging::limit(params.limit.or(Some(paging::MAX_LIMIT)))?;
     let after: Option<String> = paging::after(params.cursor.as_deref())?;
     let names = app.catalogs.names().await?;
-    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let from = match after {
+        Some(after) => Bound::Excluded(after),
+        None => Bound::Unbounded,
+    };
     let visible = names
         .range((from, Bound::Unbounded))
         .filter(|name| grant.sees(name));
     // One more than the page has tells whether another follows.
     let mut listed: Vec<String> = visible.take(limit + 1).cloned().collect();
-    let is_last = listed.len() <= limit;
+    let has_more = listed.len() > limit;
     listed.truncate(limit);
-    let last = listed.last().filter(|_| !is_last);
-    let next_cursor = last.map(paging::cursor_after);
+    let next_cursor = match listed.last() {
+        Some(last) if has_more => Some(paging::cursor_after(last)),
+        _ => None,
+    };
     let mut catalogs = Vec::with_capacity(listed.len());
     for name in &listed {
         catalogs.extend(CatalogBody::of_named(&app, name).await?);
@@ -146,6 +151,7 @@ pub async fn create(
     grant.creates(&name)?;
     settings.validate()?;
     let (catalog, created) = app.catalogs.create(&name).await?;
+    // PUT is for those to whom it does not matter.
     if created == Created::Before {
         let message = format!("the catalog {name:?} exists already");
         return Err(ApiError::invalid(
@@ -154,6 +160,7 @@ pub async fn create(
             message,
         ));
     }
+    // The catalog stays if this fails, and its settings can be set again.
     save_settings(&catalog, settings).await?;
     Ok(created_response(&catalog))
 }
@@ -258,10 +265,14 @@ pub async fn stats(
 
 impl From<PushedStats> for CatalogStats {
     fn from(stats: PushedStats) -> Self {
-        let pending = |(_, embedded): &(String, usize)| stats.tools.saturating_sub(*embedded);
+        // Those that some embedder lacks: the one that is farthest behind lacks most.
+        let mut pending_embeddings = 0;
+        for (_, embedded) in &stats.vectors {
+            pending_embeddings = pending_embeddings.max(stats.tools.saturating_sub(*embedded));
+        }
         CatalogStats {
             tools: stats.tools,
-            pending_embeddings: stats.vectors.iter().map(pending).max().unwrap_or(0),
+            pending_embeddings,
             servers: counts(stats.servers),
             vectors: counts(stats.vectors),
             generation: stats.generation,
@@ -283,6 +294,7 @@ impl CatalogBody {
                 Ok(Some(CatalogBody::closed(name, summary, damage)))
             }
             Err(error) if error.kind == ErrorType::System => Err(error),
+            // It was deleted, or is damaged. The list goes on with the others.
             Err(_) => {
                 let damage = app.catalogs.damage(name);
                 Ok(damage.map(|reason| CatalogBody::damaged(name, reason)))
@@ -350,8 +362,9 @@ async fn save_settings(catalog: &OpenCatalog, settings: CatalogSettings) -> ApiR
 
 /// Pairs of a name and a number.
 pub(super) fn counts(pairs: Vec<(String, usize)>) -> Vec<Count> {
-    pairs
-        .into_iter()
-        .map(|(name, count)| Count { name, count })
-        .collect()
+    let mut counts = Vec::with_capacity(pairs.len());
+    for (name, count) in pairs {
+        counts.push(Count { name, count });
+    }
+    counts
 }

@@ -165,6 +165,7 @@ pub async fn review(
     State(app): State<App>,
     Json(request): Json<ReviewRequest>,
 ) -> ApiResult<Json<ReviewAnswer>> {
+    // Before the task: a mistake is answered at once.
     let review = request.checked()?;
     let who = grant.sender();
     // A task of its own: a client that leaves must not leave the catalog behind the decision.
@@ -195,6 +196,7 @@ impl ReviewRequest {
         for decision in decisions {
             let id = ToolId::parse(&decision.id)?;
             let verdict = (decision.decision, decision.version);
+            // Which of the two should count is not for the server to guess.
             if review.verdicts.insert(id, verdict).is_some() {
                 let message = format!(
                     "decisions has {:?} twice; decide once about each tool",
@@ -236,6 +238,7 @@ async fn decide(
             pool.decided(&tool.id, reason);
         }
     }
+    // Before the catalog is written: that may fail, and the decision is made.
     record(app, &catalog.name, &reviewed, &who);
     let generation = write(&catalog, &reviewed).await?;
     Ok(ReviewAnswer {
@@ -289,6 +292,7 @@ pub(super) fn undecided(catalog: &OpenCatalog) -> ApiResult<Undecided> {
 }
 
 fn page(searcher: &Searcher, changes: &Undecided, after: Option<&str>, limit: usize) -> ChangePage {
+    // Made once for the page, since it goes through all tools.
     let names = OtherTools::of(searcher.ids_after(None));
     let (mut listed, mut bytes) = (Vec::new(), 0);
     let (mut last, mut next_cursor) = (None, None);
@@ -302,6 +306,8 @@ fn page(searcher: &Searcher, changes: &Undecided, after: Option<&str>, limit: us
             break;
         }
         let body = ChangeBody::of(searcher, &names, id, change);
+        // Definitions may be large, and a page of a thousand of them would be larger than any client
+        // expects.
         bytes += serde_json::to_string(&body).map_or(0, |json| json.len());
         listed.push(body);
         last = Some(id.as_str());
@@ -319,6 +325,7 @@ fn page(searcher: &Searcher, changes: &Undecided, after: Option<&str>, limit: us
 
 impl ChangeBody {
     fn of(searcher: &Searcher, names: &OtherTools, id: &ToolId, change: &ToolChange) -> Self {
+        // A change that took effect is compared with what is in the catalog.
         let in_catalog = searcher.tool(id);
         ChangeBody {
             id: id.to_string(),

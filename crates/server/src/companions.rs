@@ -66,6 +66,7 @@ pub async fn list_default(
     State(cpu_pool): State<CpuPool>,
     Path(ToolPath { id }): Path<ToolPath>,
 ) -> ApiResult<Json<CompanionsAnswer>> {
+    // Clients look for a tool here, where only its companions are.
     let Some(id) = id.strip_suffix(ENDING) else {
         return Err(ApiError::not_found(
             "not_found",

@@ -52,12 +52,14 @@ pub async fn serve(
         first_request_timeout: limits.first_request_timeout,
         shutdown,
     };
+    // Connections are tasks of their own, so that a slow one keeps no other waiting.
     let mut tasks = JoinSet::new();
     // An accepted connection that waits for a permit. Further ones wait in the system's backlog.
     let mut waiting: Option<(TcpStream, IpAddr)> = None;
     loop {
         tokio::select! {
             () = server.shutdown.triggered() => break,
+            // Joined at once, or the set would keep the tasks that have ended.
             Some(_) = tasks.join_next() => continue,
             stream = accept(&listener), if waiting.is_none() => waiting = stream,
             () = open.changed(), if waiting.is_some() => {}
@@ -74,12 +76,8 @@ pub async fn serve(
     }
     // New connections are refused from now on, so that clients go to another server.
     drop(listener);
-    if tokio::time::timeout(limits.grace, async {
-        while tasks.join_next().await.is_some() {}
-    })
-    .await
-    .is_err()
-    {
+    let finishing = async { while tasks.join_next().await.is_some() {} };
+    if tokio::time::timeout(limits.grace, finishing).await.is_err() {
         tracing::warn!(
             connections = tasks.len(),
             "connections were still open at the end of the grace period"

@@ -35,6 +35,7 @@ async fn page(headers: HeaderMap) -> Response {
     } else {
         Json(contents()).into_response()
     };
+    // A cache must not give the page to a program, nor the addresses to a browser.
     let accept = HeaderValue::from_static("accept");
     response.headers_mut().append(header::VARY, accept);
     response
@@ -64,7 +65,12 @@ async fn file(Path(path): Path<String>, headers: HeaderMap) -> Response {
 
 /// The file, compressed for a client that takes that, or 304 for a client that has it already.
 fn answer(asset: &'static Asset, headers: &HeaderMap) -> Response {
-    let gzip = asset.gzip().filter(|_| accept::takes_gzip(headers));
+    let gzip = match accept::takes_gzip(headers) {
+        true => asset.gzip(),
+        false => None,
+    };
+    // The tag tells both forms apart: a cache must not give a compressed one to a client that takes
+    // none.
     let tag = asset.entity_tag(gzip.is_some());
     let mut response = if has(headers, &tag) {
         StatusCode::NOT_MODIFIED.into_response()
@@ -96,13 +102,9 @@ fn content(asset: &Asset, gzip: Option<&'static [u8]>) -> Response {
 
 /// Whether the client has the file with this tag. Proxies may have marked the tag as weak.
 fn has(headers: &HeaderMap, tag: &str) -> bool {
-    let given = headers.get_all(header::IF_NONE_MATCH);
-    given
+    accept::items(headers, header::IF_NONE_MATCH)
         .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(str::trim)
-        .any(|given| given == "*" || given.trim_start_matches("W/") == tag)
+        .any(|given| *given == "*" || given.trim_start_matches("W/") == tag)
 }
 
 #[cfg(test)]

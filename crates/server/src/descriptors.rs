@@ -19,7 +19,11 @@ const USUAL_HARD_LIMIT: u64 = 10_240;
 pub fn raise_descriptor_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     for wanted in [ENOUGH, USUAL_HARD_LIMIT] {
-        let wanted = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
+        let wanted = match limit.maximum {
+            Some(maximum) => maximum.min(wanted),
+            None => wanted,
+        };
+        // Never lowered: whoever started the program may have raised it on purpose.
         let is_more = limit.current.is_some_and(|current| current < wanted);
         let raised = Rlimit {
             current: Some(wanted),

@@ -48,6 +48,7 @@ impl EmbeddersOf {
         };
         // Held while they are loaded: a model is large, and two catalogs may name the same.
         let mut loaded = self.loaded.lock();
+        // A model that was missing may have been fetched since, so it is looked for again.
         loaded.retain(|_, loaded| !loaded.is_outdated());
         let load = || Loaded {
             options: source(name),

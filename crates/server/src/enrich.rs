@@ -67,14 +67,15 @@ impl Enriching {
         data: &Path,
         store: Option<&Arc<dyn SharedStore>>,
     ) -> anyhow::Result<Self> {
-        let wanted = Wanted::new(None, &settings.languages)
-            .map_err(|problem| anyhow!("enrich.languages: {problem}"))?;
-        Ok(Enriching {
-            model,
-            settings,
-            wanted,
-            account: Account::new(data, store),
-        })
+        match Wanted::new(None, &settings.languages) {
+            Ok(wanted) => Ok(Enriching {
+                model,
+                settings,
+                wanted,
+                account: Account::new(data, store),
+            }),
+            Err(problem) => Err(anyhow!("enrich.languages: {problem}")),
+        }
     }
 
     /// The tokens that are left of this day; `None` where there is no bound.
@@ -92,13 +93,14 @@ impl Enriching {
                  read and stored",
             ));
         }
-        self.model.as_ref().ok_or_else(|| {
-            not_offered(
+        match &self.model {
+            Some(model) => Ok(model),
+            None => Err(not_offered(
                 "no_model",
                 "this server has no language model; start it with --llm and --model, or let any assistant answer GET \
                  /v1/catalogs/{catalog}/questions",
-            )
-        })
+            )),
+        }
     }
 }
 
@@ -155,18 +157,20 @@ pub struct EnrichRequest {
 impl EnrichRequest {
     /// The texts that are asked for.
     fn wanted(&self, usual: &Wanted) -> ApiResult<Wanted> {
-        let refuse = |message: String| ApiError::unprocessable("invalid_value", message);
+        // A number of 0 is a mistake: nothing would be asked, and a task would have succeeded.
         if let Some(limit) = self.limit
             && !(1..=MAX_TOOLS).contains(&limit)
         {
-            return Err(refuse(format!(
-                "limit is {limit}, it must be from 1 to {MAX_TOOLS}"
-            )));
+            let message = format!("limit is {limit}, it must be from 1 to {MAX_TOOLS}");
+            return Err(ApiError::unprocessable("invalid_value", message));
         }
         if self.texts.is_none() && self.languages.is_empty() {
             return Ok(usual.clone());
         }
-        Wanted::new(self.texts, &self.languages).map_err(refuse)
+        match Wanted::new(self.texts, &self.languages) {
+            Ok(wanted) => Ok(wanted),
+            Err(message) => Err(ApiError::unprocessable("invalid_value", message)),
+        }
     }
 
     fn most(&self) -> usize {
@@ -186,6 +190,7 @@ impl EnrichRequest {
     /// The requests about the tools without texts.
     fn batches(&self, searcher: &Searcher, wanted: &Wanted) -> Vec<Batch> {
         let mut tools = enrich::missing(searcher, &self.servers);
+        // The rest comes with the next request.
         tools.truncate(self.most());
         enrich::batches(&tools, DEFAULT_BATCH, wanted)
     }
@@ -249,12 +254,15 @@ pub struct FarTool {
 
 impl From<Measured> for EnrichMeasure {
     fn from(measured: Measured) -> Self {
-        let worst = measured.worst.into_iter().map(|far| FarTool {
-            id: far.id.to_string(),
-            text: far.text,
-            place: far.place,
-            first: far.first.map(|id| id.to_string()),
-        });
+        let mut worst = Vec::with_capacity(measured.worst.len());
+        for far in measured.worst {
+            worst.push(FarTool {
+                id: far.id.to_string(),
+                text: far.text,
+                place: far.place,
+                first: far.first.map(|id| id.to_string()),
+            });
+        }
         EnrichMeasure {
             tools: measured.tools,
             found_within: FOUND_WITHIN,
@@ -262,7 +270,7 @@ impl From<Measured> for EnrichMeasure {
             without_texts: measured.without_texts,
             first_with_texts: measured.first_with_texts,
             first_without_texts: measured.first_without_texts,
-            worst: worst.collect(),
+            worst,
         }
     }
 }
@@ -277,6 +285,7 @@ pub async fn state(
     Reading(catalog): Reading,
     State(app): State<App>,
 ) -> ApiResult<Json<EnrichState>> {
+    // Of all catalogs: the bound is one for the whole server, or for all nodes.
     let tokens_today = app.enriching.account.spent().await?;
     let (held, held_texts) = catalog.held.all();
     Ok(Json(EnrichState {
@@ -319,19 +328,23 @@ pub async fn start(
     let wanted = request.wanted(&app.enriching.wanted)?;
     if request.dry_run {
         let searcher = catalog.with_texts(request.tools()).await?;
+        // Off the async threads: every definition is counted in tokens.
         let estimate = app
             .cpu_pool
             .run(move || estimate(&request.batches(&searcher, &wanted)));
         return Ok(Json(estimate.await?).into_response());
     }
+    // Only what costs tokens needs `llm`.
     let model = Arc::clone(app.enriching.model()?);
     grant.allows(Scope::Llm)?;
+    // The place is taken before tools are read, so that two requests do not ask about the same ones.
     let reserved = app.enriching.account.reserve().ok_or_else(busy)?;
     let searcher = catalog.with_texts(request.tools()).await?;
     let batches = app
         .cpu_pool
         .run(move || request.batches(&searcher, &wanted));
     let batches = batches.await?;
+    // Progress is told in tools: a batch has several, and a number of requests would say little.
     let total = batches.iter().map(|batch| batch.tools.len()).sum();
     let work = Work {
         app: app.clone(),
@@ -368,6 +381,7 @@ pub async fn measured(
     let read = read.await?;
     let measured = app.cpu_pool.run(move || {
         let searcher_for = |query: &Query| catalog.wait_for_searcher(query);
+        // Counted from here, since the request may have waited for a thread.
         let end = Instant::now() + MEASURING_TIME;
         measure(&read, &servers, searcher_for, |_| {
             !shutdown.is_triggered() && Instant::now() < end

@@ -39,9 +39,13 @@ pub struct RequestId(pub String);
 
 impl RequestId {
     fn of(headers: &HeaderMap) -> Self {
-        let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
-        let usable = given.filter(|id| (1..=MAX_ID_BYTES).contains(&id.len()));
-        RequestId(usable.map_or_else(|| Uuid::now_v7().to_string(), str::to_owned))
+        if let Some(given) = headers.get(REQUEST_ID)
+            && let Ok(id) = given.to_str()
+            && (1..=MAX_ID_BYTES).contains(&id.len())
+        {
+            return RequestId(id.to_owned());
+        }
+        RequestId(Uuid::now_v7().to_string())
     }
 }
 
@@ -49,11 +53,10 @@ impl<S: Sync> FromRequestParts<S> for RequestId {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
-        parts
-            .extensions
-            .get()
-            .cloned()
-            .ok_or_else(|| ApiError::internal("the envelope layer did not run"))
+        match parts.extensions.get() {
+            Some(id) => Ok(RequestId::clone(id)),
+            None => Err(ApiError::internal("the envelope layer did not run")),
+        }
     }
 }
 
@@ -109,6 +112,7 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
         elapsed_ms,
         "request"
     );
+    // A client that is still sending might lose the answer when its connection is closed.
     if response.status().is_client_error() {
         unread.discard().await;
     }
@@ -117,7 +121,7 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
 
 /// The answer of the inner layers, or an error if they panicked or took too long.
 async fn answer(app: &App, limit: Duration, request: Request, next: Next) -> Response {
-    // Locks recover from poisoning, so a panic leaves the shared state usable.
+    // No lock is poisoned by a panic, so the shared state stays usable.
     let work = AssertUnwindSafe(next.run(request)).catch_unwind();
     match tokio::time::timeout(limit, work).await {
         Ok(Ok(response)) => response,
@@ -141,20 +145,17 @@ async fn answer(app: &App, limit: Duration, request: Request, next: Next) -> Res
 fn with_error_body(response: Response, id: &RequestId) -> Response {
     let status = response.status();
     let is_error = status.is_client_error() || status.is_server_error();
-    if !is_error
-        || response
-            .extensions()
-            .get::<mcp::HasOwnErrorBody>()
-            .is_some()
-    {
+    let own_body: Option<&mcp::HasOwnErrorBody> = response.extensions().get();
+    if !is_error || own_body.is_some() {
         return response;
     }
     // Errors of the framework may have a text body, which is replaced.
     let (mut parts, _) = response.into_parts();
-    let error = parts
-        .extensions
-        .remove::<ApiError>()
-        .unwrap_or_else(|| ApiError::of_status(status));
+    let error = match parts.extensions.remove::<ApiError>() {
+        Some(error) => error,
+        None => ApiError::of_status(status),
+    };
+    // The detail is for the operator alone: it may name files and other machines.
     if let Some(detail) = &error.detail {
         tracing::error!(
             request_id = id.0,
@@ -205,7 +206,12 @@ fn method_name(method: &Method) -> &'static str {
 }
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied())
+    // A text that was formatted is a `String`, and one without arguments a `&str`.
+    if let Some(text) = panic.downcast_ref::<String>() {
+        return text;
+    }
+    panic
+        .downcast_ref::<&str>()
+        .copied()
         .unwrap_or("no message")
 }

@@ -128,6 +128,7 @@ pub async fn start(
     State(app): State<App>,
     request: Request,
 ) -> ApiResult<Response> {
+    // Taken before the body, and held by the task to its end.
     let permit = app.evaluations.begin()?;
     let Json(request) = Json::<EvaluationRequest>::from_request(request, &()).await?;
     let reading = Arc::clone(&catalog);
@@ -173,6 +174,7 @@ pub async fn send(
         .cpu_pool
         .run(move || sent::evaluated(file, params, grant.sender(), &reading))
         .await??;
+    // Answered without the report, which the client has.
     let evaluation = evaluated.evaluation.clone();
     blocking(move || app.evaluations.keep(&catalog, &evaluated)).await??;
     Ok((StatusCode::CREATED, Json(evaluation)).into_response())
@@ -347,6 +349,7 @@ fn depths_of(mut depths: Vec<usize>, tools: usize) -> ApiResult<Vec<usize>> {
     depths.sort_unstable();
     depths.dedup();
     let most = tools.min(toolscout_eval::answered::DEPTH);
+    // Hits beyond the depth are not looked at, so a metric there would be wrong and not only rough.
     match depths.iter().find(|depth| !(1..=most).contains(*depth)) {
         None => Ok(depths),
         Some(depth) => {

@@ -86,15 +86,16 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let path = axum::extract::Path::from_request_parts(parts, state).await;
-        path.map(|axum::extract::Path(value)| Path(value))
-            .map_err(|rejection: PathRejection| {
-                ApiError::invalid(
-                    StatusCode::BAD_REQUEST,
-                    "invalid_path",
-                    rejection.body_text(),
-                )
-            })
+        let path: Result<_, PathRejection> =
+            axum::extract::Path::from_request_parts(parts, state).await;
+        match path {
+            Ok(axum::extract::Path(value)) => Ok(Path(value)),
+            Err(rejection) => Err(ApiError::invalid(
+                StatusCode::BAD_REQUEST,
+                "invalid_path",
+                rejection.body_text(),
+            )),
+        }
     }
 }
 
@@ -106,10 +107,10 @@ pub fn media_type(headers: &HeaderMap) -> ApiResult<String> {
     let Some(value) = headers.get(header::CONTENT_TYPE) else {
         return Ok(String::new());
     };
-    let text = value
-        .to_str()
-        .map_err(|_| unsupported("application/json"))?;
-    Ok(without_parameters(text).to_ascii_lowercase())
+    match value.to_str() {
+        Ok(text) => Ok(without_parameters(text).to_ascii_lowercase()),
+        Err(_) => Err(unsupported("application/json")),
+    }
 }
 
 /// The error for a body of another type than one of these.
@@ -125,6 +126,7 @@ pub fn unsupported(accepted: &str) -> ApiError {
 
 /// The error for a body that could not be read completely.
 pub fn broken_body(error: &(dyn std::error::Error + 'static)) -> ApiError {
+    // The layers wrap each other's errors, so what happened is somewhere among the causes.
     let mut cause = Some(error);
     while let Some(current) = cause {
         if current.is::<LengthLimitError>() {
@@ -151,13 +153,16 @@ pub fn broken_body(error: &(dyn std::error::Error + 'static)) -> ApiError {
 pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> ApiResult<T> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let mut track = serde_path_to_error::Track::new();
-    let value = object(serde_path_to_error::Deserializer::new(
-        &mut reader,
-        &mut track,
-    ))
-    .map_err(|error| json_error(&track.path().to_string(), &error))?;
-    reader.end().map_err(|error| json_error(".", &error))?;
-    Ok(value)
+    let tracked = serde_path_to_error::Deserializer::new(&mut reader, &mut track);
+    let value = match object(tracked) {
+        Ok(value) => value,
+        Err(error) => return Err(json_error(&track.path().to_string(), &error)),
+    };
+    // What follows the value is an error, too: a client that sends two would lose the second.
+    match reader.end() {
+        Ok(()) => Ok(value),
+        Err(error) => Err(json_error(".", &error)),
+    }
 }
 
 /// Deserialises a struct from an object. Serde's derived code would also accept an array of the
@@ -225,6 +230,7 @@ fn json_error(path: &str, error: &serde_json::Error) -> ApiError {
         "." => data_error("body", &message),
         _ => {
             let name = path.rsplit('.').next().unwrap_or(path);
+            // Serde names the field alone, and clients look for the place.
             match message.strip_prefix(&format!("unknown field `{name}`")) {
                 Some(expected) => ApiError::unprocessable(
                     "unknown_field",
@@ -245,6 +251,7 @@ fn data_error(place: &str, message: &str) -> ApiError {
     } else {
         "invalid_value"
     };
+    // In words of JSON: these types are ones of Rust.
     let mut message = message.replace("invalid digit found in string", "not a whole number");
     for integer in ["expected usize", "expected u64"] {
         message = message.replace(integer, "expected a whole number, 0 or more");

@@ -77,6 +77,7 @@ pub async fn record(
 ) -> ApiResult<(StatusCode, Json<FeedbackAnswer>)> {
     app.feedback_rate.count(grant.key(), Instant::now())?;
     request.validate()?;
+    // The token is verified first, so that without one nobody makes this node ask the store.
     let verified = request.verified_id(&app, &catalog, &grant);
     if verified.is_ok() && !request.names_tool_of(&catalog) {
         // Another node has answered, from what this one has not followed yet.
@@ -117,10 +118,8 @@ impl FeedbackRequest {
         if !(1..=MAX_TOKEN_BYTES).contains(&self.feedback_token.len()) {
             return Err(bad_length("feedback_token", MAX_TOKEN_BYTES));
         }
-        if self
-            .query
-            .as_ref()
-            .is_some_and(|query| query.len() > MAX_QUERY_BYTES)
+        if let Some(query) = &self.query
+            && query.len() > MAX_QUERY_BYTES
         {
             return Err(bad_length("query", MAX_QUERY_BYTES));
         }
@@ -153,12 +152,13 @@ impl FeedbackRequest {
             // Not compared: the token carries it.
             request_id: "",
         };
-        let answer = signer
-            .verify(&self.feedback_token, &context, SystemTime::now())
-            .map_err(|reason| {
+        let answer = match signer.verify(&self.feedback_token, &context, SystemTime::now()) {
+            Ok(answer) => answer,
+            Err(reason) => {
                 let message = format!("feedback_token is not valid: {reason}");
-                ApiError::unprocessable("invalid_feedback_token", message)
-            })?;
+                return Err(ApiError::unprocessable("invalid_feedback_token", message));
+            }
+        };
         if !answer.has_hit(&self.tool) {
             let message = format!(
                 "the tool {:?} is not among the hits of this answer",
@@ -180,8 +180,11 @@ impl FeedbackRequest {
 
 /// What tells a catalog from another one of the same name, on every node that has it.
 pub fn identity(searcher: &Searcher) -> &str {
-    let followed = searcher.followed();
-    followed.map_or(&searcher.version().identity, |followed| &followed.source)
+    match searcher.followed() {
+        // The copies of a catalog have identities of their own, and one source.
+        Some(followed) => &followed.source,
+        None => &searcher.version().identity,
+    }
 }
 
 fn bad_length(field: &str, most: usize) -> ApiError {
@@ -212,10 +215,9 @@ impl RateLimit {
             *count += 1;
             return Ok(());
         }
-        let rest = RATE_WINDOW
-            .saturating_sub(now.duration_since(*begun))
-            .as_secs() as u32
-            + 1;
+        // Rounded up: whoever waits as long must not be refused again.
+        let rest = RATE_WINDOW.saturating_sub(now.duration_since(*begun));
+        let rest = rest.as_secs() as u32 + 1;
         let message = format!(
             "this key has sent feedback {MAX_RATE} times within a minute; try again in {rest} s"
         );

@@ -99,10 +99,12 @@ pub async fn begin(
     State(judgings): State<Judgings>,
     Json(request): Json<NewJudging>,
 ) -> ApiResult<Response> {
+    // Hits are pooled when a query is shown. Here the queries are only read and checked.
     let reading = Arc::clone(&catalog);
     let judged = cpu_pool
         .run(move || new_judging(request, grant.sender(), &reading))
         .await??;
+    // Before it is written, since the writing takes the judging away.
     let body = judged.body();
     blocking(move || {
         let _writing = judgings.writing.lock();
@@ -179,11 +181,13 @@ pub async fn judge(
     Json(request): Json<NewJudgements>,
 ) -> ApiResult<Json<JudgeProgressList>> {
     let judges = blocking(move || {
+        // Before the lock: a catalog that cannot be judged keeps nobody waiting.
         let searcher = searched(&catalog)?;
         let _writing = judgings.writing.lock();
         let store = Store::of(&catalog);
         let mut judged = store.load(&id)?;
         let judgements = judgements_of(&request, &judged, &searcher)?;
+        // Only those of the request: the client knows how far the others were.
         let judges: BTreeSet<String> = judgements.iter().map(|one| one.judge.clone()).collect();
         store.add(&mut judged, judgements)?;
         Ok::<_, ApiError>(judges.iter().map(|judge| judged.progress(judge)).collect())
@@ -257,6 +261,7 @@ fn new_judging(request: NewJudging, sender: String, catalog: &OpenCatalog) -> Ap
         );
         return Err(invalid_queries(message));
     }
+    // Queries are read against the tools that there are now.
     let tools: Vec<ToolId> = searcher.ids_after(None).cloned().collect();
     let queries = match pasted::read(&request.queries, None, &tools) {
         Ok(queries) => queries,
@@ -301,6 +306,7 @@ fn pooled_query(
         );
         return Err(ApiError::not_found("unknown_query", message));
     };
+    // Hits of several settings: with those of one alone a judge would confirm what that finds.
     let arms = pool::arms(searcher).map_err(ApiError::internal)?;
     let tools = pool::tools(
         searcher,
@@ -363,6 +369,7 @@ fn judgements_of(
         }
     }
     // One that has more already, as of an earlier version, goes on with those.
+    // Counted at the end, when the new ones of the request are known.
     if judges.len() > MAX_JUDGES.max(known) {
         let message = format!(
             "the judging would have {} judges, {MAX_JUDGES} at most; begin another one",

@@ -38,16 +38,9 @@ impl KeptFiles {
         };
         let mut ids = Vec::new();
         for entry in entries {
-            let path = entry?.path();
-            if path
-                .extension()
-                .is_none_or(|extension| extension != EXTENSION)
-            {
-                continue;
-            }
-            let stem = path.file_stem().and_then(|stem| stem.to_str());
-            ids.extend(stem.and_then(|stem| stem.parse::<Uuid>().ok()));
+            ids.extend(id_of(&entry?.path()));
         }
+        // A folder gives its files in no order. Ids begin with the time, so they give one.
         ids.sort_unstable();
         Ok(ids)
     }
@@ -104,21 +97,32 @@ impl KeptFiles {
     /// Those of the disk.
     pub fn write(&self, id: Uuid, bytes: &[u8]) -> io::Result<()> {
         let (path, draft) = (self.path(id), self.path(id).with_extension(DRAFT));
-        let written = database::make_private(&draft)
-            .and_then(|()| File::create(&draft))
-            .and_then(|mut file| {
-                file.write_all(bytes)?;
-                file.sync_all()
-            })
-            .and_then(|()| fs::rename(&draft, &path));
-        written.inspect_err(|_| {
+        let written = write_draft(&draft, bytes).and_then(|()| fs::rename(&draft, &path));
+        if written.is_err() {
             // On a full disk it would keep what others need.
             let _ = fs::remove_file(&draft);
-        })
+        }
+        written
     }
 
     /// The error for a disk that failed.
     pub fn failed(&self, action: &str, error: &io::Error) -> ApiError {
         ApiError::internal(format!("{action} {}: {error}", self.folder.display()))
     }
+}
+
+/// The id of a file; `None` for a draft, or what a person has put there.
+fn id_of(path: &Path) -> Option<Uuid> {
+    if path.extension()? != EXTENSION {
+        return None;
+    }
+    path.file_stem()?.to_str()?.parse().ok()
+}
+
+fn write_draft(draft: &Path, bytes: &[u8]) -> io::Result<()> {
+    database::make_private(draft)?;
+    let mut file = File::create(draft)?;
+    file.write_all(bytes)?;
+    // Before it gets its name: after a crash that must be the name of a whole file.
+    file.sync_all()
 }

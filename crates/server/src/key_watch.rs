@@ -81,6 +81,7 @@ impl KeyWatch {
         let key = self.begin(key);
         tokio::spawn(async move {
             tokio::select! {
+                // What is over already needs no end.
                 biased;
                 () = over.cancelled() => {}
                 () = key.ended() => end.await,
@@ -110,14 +111,19 @@ impl KeyWatch {
 /// Those of the keys that are no longer valid. One about which nothing can be learned now stays.
 fn ended_of(store: &KeyStore, keys: Vec<String>) -> BTreeSet<String> {
     let now = SystemTime::now();
-    let is_ended = |key: &String| match store.is_ended(key, now) {
-        Ok(is_ended) => is_ended,
-        Err(error) => {
-            tracing::warn!(key, %error, "whether a key is still valid is not known");
-            false
+    let mut ended = BTreeSet::new();
+    for key in keys {
+        match store.is_ended(&key, now) {
+            Ok(true) => {
+                ended.insert(key);
+            }
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(key, %error, "whether a key is still valid is not known");
+            }
         }
-    };
-    keys.into_iter().filter(is_ended).collect()
+    }
+    ended
 }
 
 impl KeyInUse {
@@ -175,6 +181,7 @@ pub async fn end_with_key(
     let key = RequestKey::default();
     request.extensions_mut().insert(key.clone());
     let response = tokio::select! {
+        // An answer that is ready is sent: what it tells was done while the key was valid.
         biased;
         response = next.run(request) => response,
         () = key.ended(&key_watch) => return ended_meanwhile().into_response(),
@@ -184,6 +191,7 @@ pub async fn end_with_key(
         let end = async move { stop.cancel() };
         key_watch.at_end(of_request, over, end);
     }
+    // A body whose length is known is made already.
     let is_stream = response.body().size_hint().exact().is_none();
     if key.0.get().is_none() || !is_stream {
         return response;
@@ -198,6 +206,7 @@ fn cut_with_key(body: Body, key: RequestKey, watch: KeyWatch) -> Body {
     Body::from_stream(stream::unfold(state, |state| async {
         let (mut frames, key, watch) = state?;
         let next = tokio::select! {
+            // The end goes first: a stream that always has a frame ready would never be cut.
             biased;
             () = key.ended(&watch) => {
                 let reason = io::Error::other("the key of the request is no longer valid");

@@ -164,12 +164,14 @@ pub async fn create(
 ) -> ApiResult<Response> {
     grant.operates()?;
     let wanted = Wanted::of(request)?;
+    // A key may be made before its catalogs are, so what is unknown is only told.
     let known = app.catalogs.names().await?;
     let unknown_catalogs = wanted.not_among(&known);
     let unknown_profiles = wanted.unknown_profiles(app.profiles.names());
     let exposure = app.exposure;
     let made = with_store(&app, move |store| wanted.create(store, exposure)).await??;
     tracing::info!(id = made.key.id, scopes = %made.key.scopes, catalogs = %made.key.catalogs, by = grant.sender(), "key created");
+    // The answer has the secret, which no cache may keep.
     let headers = [
         (header::LOCATION, format!("/v1/keys/{}", made.key.id)),
         (header::CACHE_CONTROL, "no-store".to_owned()),
@@ -222,6 +224,7 @@ pub async fn revoke(
     });
     revoked.await?.map_err(refused)?;
     tracing::info!(id, by = grant.sender(), "key revoked");
+    // Read again, since the answer shows when it was revoked.
     let key = find(&app, &id).await?;
     Ok(Json(KeyBody::of(key, &grant)))
 }
@@ -236,6 +239,7 @@ impl Wanted {
                 "scopes is empty; give one or more of search, call, approve, llm and admin";
             return Err(ApiError::unprocessable("invalid_value", message));
         }
+        // Mistakes are told here in the words of the request. The store knows only of keys.
         let lifetime = request.expires_in_s;
         if let Some(seconds) = lifetime
             && !(1..=MAX_LIFETIME_S).contains(&seconds)
@@ -252,6 +256,7 @@ impl Wanted {
         }
         let catalogs = match &request.catalogs {
             Some(names) => catalogs_of(names)?,
+            // The profiles say which catalogs it is for.
             None if !request.profiles.is_empty() => Catalogs::All,
             None => {
                 let message =
@@ -265,30 +270,29 @@ impl Wanted {
             profiles: request.profiles,
             lifetime: lifetime.map(Duration::from_secs),
         };
-        let invalid = |error: KeyError| ApiError::unprocessable("invalid_value", error.to_string());
-        new.check().map_err(invalid)?;
-        Ok(Wanted(new))
+        match new.check() {
+            Ok(()) => Ok(Wanted(new)),
+            Err(error) => Err(ApiError::unprocessable("invalid_value", error.to_string())),
+        }
     }
 
     /// The profiles of the key that are not among these.
     fn unknown_profiles<'a>(&self, known: impl Iterator<Item = &'a str>) -> Vec<String> {
         let known: BTreeSet<&str> = known.collect();
-        let profiles = self.0.profiles.iter();
-        profiles
-            .filter(|name| !known.contains(name.as_str()))
-            .cloned()
-            .collect()
+        let mut unknown = Vec::new();
+        for name in &self.0.profiles {
+            if !known.contains(name.as_str()) {
+                unknown.push(name.clone());
+            }
+        }
+        unknown
     }
 
     /// The catalogs of the key that are not among these.
     fn not_among(&self, known: &BTreeSet<String>) -> Vec<String> {
         match &self.0.catalogs {
             Catalogs::All => Vec::new(),
-            Catalogs::Only(names) => names
-                .iter()
-                .filter(|name| !known.contains(*name))
-                .cloned()
-                .collect(),
+            Catalogs::Only(names) => names.difference(known).cloned().collect(),
         }
     }
 
@@ -298,11 +302,13 @@ impl Wanted {
         exposure: Exposure,
     ) -> Result<ApiResult<toolscout_state::keys::CreatedKey>, KeyError> {
         let now = SystemTime::now();
+        // Until there is a key the server is open to all who reach it.
         if !store.is_in_use()?
             && let Err(error) = self.check_first(exposure)
         {
             return Ok(Err(error));
         }
+        // Expired and revoked ones do not count: they are only kept to be listed.
         if store.count_valid(now)? >= MAX_VALID {
             let message = format!(
                 "there are {MAX_VALID} valid keys, the most; revoke those that nobody needs"
@@ -339,7 +345,6 @@ impl Wanted {
 
 /// The catalogs of a request.
 fn catalogs_of(names: &[String]) -> ApiResult<Catalogs> {
-    let invalid = |message: String| ApiError::unprocessable("invalid_value", message);
     if names.len() > MAX_CATALOGS {
         let count = names.len();
         return Err(invalid(format!(
@@ -349,21 +354,25 @@ fn catalogs_of(names: &[String]) -> ApiResult<Catalogs> {
     if names == [ALL_CATALOGS] {
         return Ok(Catalogs::All);
     }
-    // Names are stored with commas between them.
-    let bad = |name: &&String| name.trim().is_empty() || name.contains([',', '*']);
-    if let Some(name) = names.iter().find(bad) {
-        return Err(invalid(format!(
-            "catalogs has {name:?}, which cannot be a catalog's name; use names, or [\"*\"] alone for all catalogs"
-        )));
+    let mut only = BTreeSet::new();
+    for name in names {
+        // Names are stored with commas between them.
+        if name.trim().is_empty() || name.contains([',', '*']) {
+            return Err(invalid(format!(
+                "catalogs has {name:?}, which cannot be a catalog's name; use names, or [\"*\"] alone for all catalogs"
+            )));
+        }
+        only.insert(name.trim().to_owned());
     }
-    if names.is_empty() {
-        return Err(invalid(
-            "catalogs is empty; name catalogs, or use [\"*\"] for all".into(),
-        ));
+    if only.is_empty() {
+        let message = "catalogs is empty; name catalogs, or use [\"*\"] for all";
+        return Err(invalid(message.to_owned()));
     }
-    Ok(Catalogs::Only(
-        names.iter().map(|name| name.trim().to_owned()).collect(),
-    ))
+    Ok(Catalogs::Only(only))
+}
+
+fn invalid(message: String) -> ApiError {
+    ApiError::unprocessable("invalid_value", message)
 }
 
 impl KeyBody {
@@ -390,9 +399,11 @@ impl KeyBody {
 fn page(mut keys: Vec<Key>, after: Option<(u64, String)>, limit: usize, grant: &Grant) -> KeyPage {
     let (in_use, total) = (!keys.is_empty(), keys.len());
     keys.reverse();
+    // By value and not by position: keys may have been created since the last page.
     if let Some((created_at, id)) = after {
         keys.retain(|key| (key.created_at, &key.id) < (created_at, &id));
     }
+    // More than the page has says that another one follows.
     let has_more = keys.len() > limit;
     keys.truncate(limit);
     let next_cursor = match keys.last() {

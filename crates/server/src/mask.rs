@@ -18,6 +18,7 @@ pub async fn mask_secrets(response: Response) -> Response {
         return response;
     }
     let (mut parts, body) = response.into_parts();
+    // A provider's headers are passed on, too.
     for value in parts.headers.values_mut() {
         if let Cow::Owned(masked) = mask_bytes(value.as_bytes())
             && let Ok(masked) = HeaderValue::from_bytes(&masked)
@@ -56,6 +57,7 @@ fn masked_stream(body: Body) -> Body {
             match parts.next().await {
                 Some(Ok(part)) => {
                     let passed = long_work::read(part.len(), || mask.next(&part)).await;
+                    // The end of a part may be the beginning of a secret, and is held back until the next.
                     if !passed.is_empty() {
                         return Some((Ok(Bytes::from(passed)), Some((parts, mask))));
                     }

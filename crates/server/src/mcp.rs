@@ -91,6 +91,7 @@ impl FromRequestParts<App> for AuthorizedCaller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        // A key of profiles may come here, and is held to them below.
         let ProfileGrant(grant) = ProfileGrant::from_request_parts(parts, app).await?;
         let Path(ProfileInPath { profile: named }) = Path::from_request_parts(parts, app).await?;
         let chosen = match &named {
@@ -117,13 +118,13 @@ impl FromRequestParts<App> for AuthorizedCaller {
 
 /// The routes, each with and without a slash at its end: some clients add one.
 pub fn routes() -> Router<App> {
-    [PATH, PROFILE_PATH]
-        .into_iter()
-        .fold(Router::new(), |routes, path| {
-            routes
-                .route(path, any(serve))
-                .route(&format!("{path}/"), any(serve))
-        })
+    let mut routes = Router::new();
+    for path in [PATH, PROFILE_PATH] {
+        routes = routes
+            .route(path, any(serve))
+            .route(&format!("{path}/"), any(serve));
+    }
+    routes
 }
 
 /// Whether this is one of the routes.
@@ -150,6 +151,7 @@ async fn serve(
     let ends_session = request.method() == Method::DELETE;
     let places = &services.places;
     let in_use = places.enter(&principal.who, request.headers_mut());
+    // A message without a session begins one, or is of a client that has none.
     let begins =
         request.method() == Method::POST && !request.headers().contains_key(MCP_SESSION_ID);
     let place = if begins {
@@ -164,10 +166,12 @@ async fn serve(
     } else {
         None
     };
+    // The gateway reads who calls from the request.
     request.extensions_mut().insert(principal);
     let handled = PLACE.scope(place.clone(), service.protocol.handle(request));
     let response = handled.await.map(Body::new);
     let mut response = messages::answer(response, asked).await;
+    // Only now does the answer tell the id of a session that began.
     if let Some(place) = place
         && let Some(session) = places.record(&place, &service.sessions, response.headers())
     {
@@ -175,8 +179,11 @@ async fn serve(
         let close = async move { drop(sessions.close_session(&session).await) };
         app.key_watch.at_end(sender.key(), place.over(), close);
     }
+    // A session with an open stream is in use, and must not end as an idle one.
     let is_stream = response.body().size_hint().exact().is_none();
-    if let Some(in_use) = in_use.filter(|_| is_stream) {
+    if let Some(in_use) = in_use
+        && is_stream
+    {
         response = response.map(|body| holding(body, in_use));
     }
     if ends_session && response.status() == StatusCode::ACCEPTED {
@@ -200,6 +207,7 @@ fn with_own_error_body(mut response: Response) -> Response {
 impl McpServices {
     /// The services of this gateway, whose catalog is the default one.
     pub fn new(gateway: Gateway, limits: &Limits, stop: CancellationToken) -> Self {
+        // The SDK has a bound of its own, which has to be the same.
         let max_body_bytes = limits.body_bytes;
         let places = SessionPlaces::new(PlaceLimits {
             all: limits.max_mcp_sessions,
@@ -239,17 +247,19 @@ impl McpServices {
             return Arc::clone(&self.whole);
         };
         let mut of_profiles = self.of_profiles.lock();
-        let made = of_profiles
-            .entry(profile.name().to_owned())
-            .or_insert_with(|| {
-                let is_other = snapshots.catalog().name != app.default_catalog;
-                let counted = || app.token_savings.counting(snapshots);
-                let other = is_other.then(|| Arc::new(counted()) as Arc<dyn ToolSearch>);
-                let gateway = self.gateway.with_profile(profile, other);
-                let service = McpService::new(gateway, self.max_body_bytes, self.stop.clone());
-                Arc::new(service)
-            });
-        Arc::clone(made)
+        if let Some(made) = of_profiles.get(profile.name()) {
+            return Arc::clone(made);
+        }
+        let name = profile.name().to_owned();
+        let mut other: Option<Arc<dyn ToolSearch>> = None;
+        if snapshots.catalog().name != app.default_catalog {
+            other = Some(Arc::new(app.token_savings.counting(snapshots)));
+        }
+        let gateway = self.gateway.with_profile(profile, other);
+        let service = McpService::new(gateway, self.max_body_bytes, self.stop.clone());
+        let made = Arc::new(service);
+        of_profiles.insert(name, Arc::clone(&made));
+        made
     }
 }
 
@@ -265,6 +275,7 @@ impl McpService {
             .with_cancellation_token(stop);
         let sessions = Arc::new(sessions);
         let begin = move || {
+            // The SDK makes a session without telling for which request, so the task carries that.
             let place = PLACE.try_with(Clone::clone).ok().flatten();
             Ok(gateway.session(place.map(|place| place as SessionPlace)))
         };

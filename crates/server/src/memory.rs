@@ -127,6 +127,7 @@ pub async fn switch(
     responses((status = 200, content_type = "application/x-ndjson", body = String, description = "One entry per line"))
 )]
 pub async fn export(Writing(catalog): Writing, State(app): State<App>) -> ApiResult<Response> {
+    // All at once, since a memory has a bounded number of entries.
     let entries = app
         .cpu_pool
         .run(move || catalog.memory().entries(None, MAX_ENTRIES))
@@ -155,6 +156,7 @@ pub async fn forget(
         (Some(tool), None) => Deletion::Tool(ToolId::parse(&tool)?),
         (None, Some(query)) => Deletion::Query(query),
         (None, None) => Deletion::All,
+        // Entries of both, or of either? A deletion must not be guessed at.
         (Some(_), Some(_)) => {
             let message = "give `tool` or `query`, or neither to delete every entry";
             return Err(ApiError::unprocessable("invalid_value", message));
@@ -172,9 +174,8 @@ fn page(
     limit: usize,
 ) -> toolscout_index::Result<MemoryPage> {
     let memory = catalog.memory();
-    let after = after
-        .as_ref()
-        .map(|(query, tool)| (query.as_str(), tool.as_str()));
+    let after = after.as_ref();
+    let after = after.map(|(query, tool)| (query.as_str(), tool.as_str()));
     // One more than the page, to know whether there is a next one.
     let mut entries = memory.entries(after, limit + 1)?;
     let has_more = entries.len() > limit;

@@ -41,15 +41,16 @@ pub fn after<T: DeserializeOwned>(cursor: Option<&str>) -> ApiResult<Option<T>> 
 }
 
 fn read_cursor<T: DeserializeOwned>(cursor: &str) -> ApiResult<T> {
-    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok();
-    bytes
-        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-        .ok_or_else(|| {
-            let message = format!(
-                "cursor {cursor:?} is not valid; use next_cursor of the previous page, or none for the first page"
-            );
-            ApiError::invalid(StatusCode::BAD_REQUEST, "invalid_cursor", message)
-        })
+    if let Ok(bytes) = URL_SAFE_NO_PAD.decode(cursor)
+        && let Ok(item) = serde_json::from_slice(&bytes)
+    {
+        return Ok(item);
+    }
+    let message = format!(
+        "cursor {cursor:?} is not valid; use next_cursor of the previous page, or none for the first page"
+    );
+    let status = StatusCode::BAD_REQUEST;
+    Err(ApiError::invalid(status, "invalid_cursor", message))
 }
 
 #[cfg(test)]

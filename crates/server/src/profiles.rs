@@ -52,7 +52,8 @@ impl Profiles {
         gate: &Arc<Gate>,
         cpu_pool: &CpuPool,
     ) -> Self {
-        let served = profiles.into_iter().map(|profile| {
+        let mut by_name = BTreeMap::new();
+        for profile in profiles {
             let name = profile.name().to_owned();
             let catalog_name = profile.catalog().unwrap_or(default_catalog).to_owned();
             let served = ServedProfile {
@@ -63,9 +64,9 @@ impl Profiles {
                 cpu_pool: cpu_pool.clone(),
                 opened: OnceCell::new(),
             };
-            (name, Arc::new(served))
-        });
-        Profiles(served.collect())
+            by_name.insert(name, Arc::new(served));
+        }
+        Profiles(by_name)
     }
 
     /// The names of all profiles.
@@ -83,6 +84,7 @@ impl Profiles {
         grant: &Grant,
         named: Option<&str>,
     ) -> ApiResult<Option<Arc<ServedProfile>>> {
+        // Two are looked at: with a single one there is no choice to make.
         let mut bound = grant.profiles().iter();
         let name = match (named, bound.next(), bound.next()) {
             (Some(named), ..) if !grant.may_use_profile(named) => {
@@ -108,6 +110,7 @@ impl Profiles {
         grant: &Grant,
         headers: &HeaderMap,
     ) -> ApiResult<Option<Arc<ServedProfile>>> {
+        // A header that cannot be read names a profile that there is not: it must not count as none.
         let named = headers.get(PROFILE);
         self.chosen(grant, named.map(|name| name.to_str().unwrap_or_default()))
     }
@@ -146,6 +149,7 @@ impl ServedProfile {
                 }
             })
             .await;
+        // The catalog may have been deleted and made anew since the profile was first used.
         opened.snapshots.renew(catalog);
         Ok(opened.clone())
     }
@@ -161,6 +165,7 @@ impl ServedProfile {
         };
         let (profile, gate) = (Arc::clone(&self.profile), Arc::clone(&self.gate));
         let looking = blocking(move || {
+            // All tools are read, which takes a while in a large catalog.
             let tools: Vec<_> = open.searcher().tools().collect();
             profile.mistakes(&tools, gate.policies())
         });

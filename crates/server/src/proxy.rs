@@ -139,6 +139,7 @@ enum Wanted {
 pub async fn models(State(app): State<App>, request: Request) -> Response {
     let (mut parts, _) = request.into_parts();
     // Clients of the Anthropic API say which version of it they speak.
+    // Both providers list their models at this path, in different forms.
     let dialect = match parts.headers.contains_key("anthropic-version") {
         true => Dialect::Messages,
         false => Dialect::Chat,
@@ -161,6 +162,7 @@ async fn listed_models(
     headers: &HeaderMap,
 ) -> Result<ProxyAnswer, Problem> {
     let has_agent = has_agent(app);
+    // With `--llm` of a script there is no provider to ask, and the agent answers alone.
     if app.proxy.is_none() && has_agent {
         let mut headers = HeaderMap::new();
         let json = HeaderValue::from_static("application/json");
@@ -174,6 +176,7 @@ async fn listed_models(
     let mut listed = configured(app, None)?
         .models(dialect, headers, &sender.key)
         .await?;
+    // An error of the provider stays as it is.
     if let AnswerBody::Whole(list) = &listed.body
         && has_agent
         && listed.status == 200
@@ -200,15 +203,22 @@ async fn answer(
     let sender = Sender::of(app, &mut parts).await?;
     let (headers, query) = (parts.headers.clone(), parts.uri.query().map(str::to_owned));
     let id = parts.extensions.get::<RequestId>().cloned();
-    let mut reserved = app.model_bodies.reserve(&headers).await.inspect_err(|_| {
-        app.metrics.rejected("model_bodies");
-    })?;
+    // Memory is set aside before the body is read, by the length that the request announces.
+    let mut reserved = match app.model_bodies.reserve(&headers).await {
+        Ok(reserved) => reserved,
+        Err(error) => {
+            app.metrics.rejected("model_bodies");
+            return Err(error.into());
+        }
+    };
     let RawBody(body) = RawBody::from_request(Request::from_parts(parts, body), app)
         .await
         .map_err(body_error)?;
     app.model_bodies.fit(&mut reserved, body.len());
+    // The model that the body names decides who answers: our agent, or a provider.
     if let Some(question) = AgentQuestion::read(dialect, &sender.owner, &body)? {
         headers::check_for_agent(&headers)?;
+        // No provider knows the agent, so nobody else could count.
         if wanted == Wanted::Tokens {
             return Ok(toolscout_dropin::counted_here(dialect, body).await?);
         }
@@ -300,8 +310,10 @@ fn only_models(app: &App) -> String {
 
 /// Whether our agent answers as a model: somebody chose its own.
 fn has_agent(app: &App) -> bool {
-    let agent = app.agent();
-    agent.is_some_and(|agent| agent.config().model_is_chosen)
+    match app.agent() {
+        Some(agent) => agent.config().model_is_chosen,
+        None => false,
+    }
 }
 
 /// Whether any model answers here.
@@ -322,6 +334,7 @@ pub async fn warn_of_missing_keys(app: &App) {
         return;
     }
     let asked = app.clone();
+    // Without keys the clients send those of the provider, and nothing is missing.
     let in_use = blocking(move || asked.keys.is_in_use()).await;
     if !matches!(in_use, Ok(Ok(true))) {
         return;
@@ -358,12 +371,15 @@ impl Sender {
             Some(_) => grant.sender(),
             None => owner_by_credentials(&credentials),
         };
+        // A key of ours must not reach the provider.
         for name in [header::AUTHORIZATION, X_API_KEY] {
             parts.headers.remove(name);
         }
-        let has_key = config.is_some_and(|config| {
-            config.upstream.key.is_some() || config.upstream.messages_key.is_some()
-        });
+        let has_key = match config {
+            Some(config) => config.upstream.key.is_some() || config.upstream.messages_key.is_some(),
+            None => false,
+        };
+        // On an open server without a key of its own, each client pays for itself.
         let takes_theirs = brings_own_key || (grant.key().is_none() && !has_key);
         let key = if takes_theirs && !credentials.is_empty() {
             ProviderKey::OfClient(credentials)
@@ -378,18 +394,22 @@ impl Sender {
 fn take_credentials(headers: &mut HeaderMap) -> HeaderMap {
     let mut credentials = HeaderMap::new();
     for name in [header::AUTHORIZATION, X_API_KEY] {
-        let is_ours = |value: &HeaderValue| {
-            let text = value.to_str().unwrap_or_default();
-            text.split_whitespace().any(keys::is_token)
-        };
-        if headers.get(&name).is_some_and(|value| !is_ours(value))
+        if let Some(value) = headers.get(&name)
+            && !has_our_key(value)
             && let Some(mut value) = headers.remove(&name)
         {
+            // So that no log of headers shows it.
             value.set_sensitive(true);
             credentials.insert(name, value);
         }
     }
     credentials
+}
+
+/// With a scheme before it, or alone.
+fn has_our_key(value: &HeaderValue) -> bool {
+    let text = value.to_str().unwrap_or_default();
+    text.split_whitespace().any(keys::is_token)
 }
 
 /// Clients without a key of ours are told apart by the provider's key that they send. Only a hash
@@ -399,6 +419,7 @@ fn owner_by_credentials(credentials: &HeaderMap) -> String {
         return "http".to_owned();
     }
     let mut hasher = blake3::Hasher::new_derive_key("toolscout owner of a model request");
+    // With a byte between them that no header has, so that no two lists give the same input.
     for (name, value) in credentials {
         hasher.update(name.as_str().as_bytes());
         hasher.update(&[0]);
@@ -421,6 +442,7 @@ async fn extra_catalog(
     let Some(name) = headers.get(headers::CATALOG) else {
         return Ok(None);
     };
+    // A key of profiles must not search a whole catalog.
     if !grant.profiles().is_empty() {
         let message = format!(
             "this key is for the profiles {}; send X-Toolscout-Profile in place of X-Toolscout-Catalog",
@@ -454,6 +476,7 @@ async fn extra_profile(
     grant: &Grant,
     headers: &HeaderMap,
 ) -> ApiResult<Option<ExtraCatalog>> {
+    // One of them would have to be ignored, and the client would not learn which.
     if headers.contains_key(headers::CATALOG) {
         let message = "the request has both X-Toolscout-Profile and X-Toolscout-Catalog; a profile names its catalog, so \
                        leave out the other";
@@ -497,6 +520,7 @@ impl Problem {
         let (failure, retry_after_s) = match self {
             Problem::Failure(failure) => (failure, None),
             Problem::Api(error) => {
+                // The envelope leaves these answers as they are, so it does not log them either.
                 if let Some(detail) = &error.detail {
                     tracing::error!(code = error.code, detail, "request failed");
                 }
@@ -531,6 +555,7 @@ fn response_of(answer: ProxyAnswer) -> Response {
             Body::from_stream(stream.map(|part| part.map_err(|failure| failure.message)))
         }
     };
+    // Status and headers are the provider's, since its clients read them.
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
     *response.headers_mut() = answer.headers;

@@ -55,12 +55,14 @@ pub async fn serve(listener: TcpListener, parts: Parts, shutdown: Shutdown) -> a
     // Connections are accepted meanwhile, so that /livez and /readyz answer from the start.
     let opening = async {
         let opened = app.open_catalogs().await;
+        // Otherwise connections would be accepted for ever by a server that is never ready.
         if opened.is_err() {
             shutdown.trigger();
         }
         opened
     };
     let ((), opened) = tokio::join!(connections, opening);
+    // After the last request, whose changes may still be queued.
     app.close().await;
     opened
 }

@@ -103,14 +103,13 @@ pub async fn list(
     State(app): State<App>,
 ) -> ApiResult<Json<ServerList>> {
     let mut servers: BTreeMap<String, ServerBody> = BTreeMap::new();
-    for status in app
-        .pool_of(&catalog)
-        .map(|pool| pool.statuses())
-        .unwrap_or_default()
-    {
-        let name = status.server.clone();
-        of(&mut servers, &name).connection = Some(status.into());
+    if let Some(pool) = app.pool_of(&catalog) {
+        for status in pool.statuses() {
+            let name = status.server.clone();
+            of(&mut servers, &name).connection = Some(status.into());
+        }
     }
+    // A tool that was changed or blocked may be of a server that has no tools left in the catalog.
     let changes = {
         let catalog = Arc::clone(&catalog);
         blocking(move || undecided(&catalog)).await??
@@ -120,12 +119,14 @@ pub async fn list(
         server.changes += 1;
         server.blocked += usize::from(change.blocked_by.is_some());
     }
+    // This node has none of the tools, so the store counts them.
     if let Some(pushed) = catalog.pushed() {
         for (name, tools) in pushed.stats().await?.servers {
             of(&mut servers, &name).tools = tools;
         }
         return Ok(Json(listed(servers)));
     }
+    // Off the async threads: it goes through all tools.
     let searcher = catalog.searcher();
     let counted = app.cpu_pool.run(move || {
         for id in searcher.ids_after(None) {
@@ -137,12 +138,11 @@ pub async fn list(
 }
 
 fn listed(servers: BTreeMap<String, ServerBody>) -> ServerList {
-    let servers = servers.into_iter();
-    ServerList {
-        servers: servers
-            .map(|(name, server)| ServerBody { name, ..server })
-            .collect(),
+    let mut listed = Vec::with_capacity(servers.len());
+    for (name, server) in servers {
+        listed.push(ServerBody { name, ..server });
     }
+    ServerList { servers: listed }
 }
 
 /// The server with this name.
@@ -181,9 +181,11 @@ pub async fn sync(
     request: Request,
 ) -> ApiResult<Response> {
     let options = LoadParams::of_server(&server).read_options();
+    // Reading the body consumes the request.
     let headers = request.headers().clone();
     let parsed = read_tools(&app, request, options).await?;
     let warnings: Vec<ToolWarning> = parsed.warnings.iter().map(ToolWarning::from).collect();
+    // What is left out of the body is removed, so a tool that cannot be read must not be left out.
     let tools = all_valid(parsed)?;
     if runs_as_task(tools.len(), &headers) {
         return start_sync(&app.tasks, catalog, server, tools, warnings).await;
@@ -216,6 +218,7 @@ async fn start_sync(
     let total = tools.len();
     let task = tasks.start(&catalog.name.clone(), total, move |task| async move {
         task.update(|body| body.warnings = warnings);
+        // Once the change is in the writer's queue, nothing can take it back.
         if task.is_cancelled() {
             return Ok(());
         }

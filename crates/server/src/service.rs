@@ -55,10 +55,9 @@ pub async fn readyz(State(app): State<App>) -> ApiResult<Json<Health>> {
         return Err(ApiError::shutting_down());
     }
     app.access.require_ready()?;
-    if app
-        .limits
-        .descriptors
-        .is_some_and(descriptors::are_nearly_used)
+    // Without descriptors nothing can be accepted or opened, so a load balancer should look elsewhere.
+    if let Some(limit) = app.limits.descriptors
+        && descriptors::are_nearly_used(limit)
     {
         let message =
             "the server has nearly used up its file descriptors; raise its limit (`ulimit -n`)";
@@ -69,14 +68,17 @@ pub async fn readyz(State(app): State<App>) -> ApiResult<Json<Health>> {
         ));
     }
     let damaged = app.catalogs.damaged().len();
+    let mut away = None;
+    // Not why: anyone may ask for the health, and the reason may name the store's address.
+    if let Some(store) = &app.store
+        && store.problem().is_some()
+    {
+        away = Some("away");
+    }
     Ok(Json(Health {
         status: "ok",
         damaged_catalogs: (damaged > 0).then_some(damaged),
-        store: app
-            .store
-            .as_ref()
-            .and_then(|store| store.problem())
-            .map(|_| "away"),
+        store: away,
     }))
 }
 
@@ -114,8 +116,10 @@ pub async fn unmatched(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    let of_provider = proxy::not_served(&app, StatusCode::NOT_FOUND, &method, &uri, &headers);
-    of_provider.unwrap_or_else(|| no_route().into_response())
+    match proxy::not_served(&app, StatusCode::NOT_FOUND, &method, &uri, &headers) {
+        Some(of_provider) => of_provider,
+        None => no_route().into_response(),
+    }
 }
 
 /// Answers a method that the route does not have, in the words of the API whose clients ask there.
@@ -126,8 +130,10 @@ pub async fn other_method(
     headers: HeaderMap,
 ) -> Response {
     let status = StatusCode::METHOD_NOT_ALLOWED;
-    let of_provider = proxy::not_served(&app, status, &method, &uri, &headers);
-    of_provider.unwrap_or_else(|| ApiError::of_status(status).into_response())
+    match proxy::not_served(&app, status, &method, &uri, &headers) {
+        Some(of_provider) => of_provider,
+        None => ApiError::of_status(status).into_response(),
+    }
 }
 
 /// The error for a path that is not a route.

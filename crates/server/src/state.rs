@@ -257,6 +257,7 @@ impl App {
         }
         model_api::warn_of_missing_keys(self).await;
         self.access.become_ready();
+        // These go on in the background, each until the shutdown.
         tokio::spawn(self.clone().look_at_names());
         tokio::spawn(self.clone().look_at_keys());
         tokio::spawn(write_by_itself(self.clone()));
@@ -293,7 +294,12 @@ impl App {
             return Ok(());
         }
         let usage = self.usage.clone();
-        blocking(move || deleted.iter().for_each(|name| usage.forget(name))).await
+        let forget = move || {
+            for name in &deleted {
+                usage.forget(name);
+            }
+        };
+        blocking(forget).await
     }
 
     fn is_default_damaged(&self) -> bool {
@@ -302,8 +308,10 @@ impl App {
 
     /// The agents, once the default catalog is open.
     pub(super) fn agents(&self) -> Option<&Agents> {
-        let agents = self.agents.as_ref();
-        agents.filter(|_| self.default_search.is_open())
+        match self.default_search.is_open() {
+            true => self.agents.as_ref(),
+            false => None,
+        }
     }
 
     /// The agent of questions that choose none. It knows the runs and approvals of all agents.
@@ -371,6 +379,7 @@ impl App {
                 );
             }
         }
+        // After the last call and the last search, whose use it records.
         let usage = self.usage.clone();
         if let Err(error) = blocking(move || usage.end()).await {
             tracing::error!(detail = error.detail, "use of tools was not written");
@@ -378,6 +387,7 @@ impl App {
         if let Err(error) = self.catalogs.close().await {
             tracing::error!(detail = error.detail, "catalogs were not closed");
         }
+        // Last: what was queued is committed to it.
         if let Some(store) = &self.store {
             store.close().await;
         }
@@ -434,6 +444,7 @@ impl App {
             Ok(()) => true,
             Err(error) => error.status == StatusCode::NOT_FOUND,
         };
+        // Otherwise the catalog is still there, and its feedback with it.
         if is_gone {
             let (store, usage) = (self.feedback.clone(), self.usage.clone());
             let forget = move || {

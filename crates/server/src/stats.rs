@@ -245,6 +245,7 @@ pub struct TokenStats {
 )]
 pub async fn show(grant: Grant, State(app): State<App>) -> ApiResult<Json<ServerStats>> {
     grant.operates()?;
+    // These gauges are computed when somebody asks, as for `/metrics`.
     app.measure_catalogs();
     let metrics = &app.metrics;
     Ok(Json(ServerStats {
@@ -276,6 +277,7 @@ pub async fn show(grant: Grant, State(app): State<App>) -> ApiResult<Json<Server
 
 impl RequestStats {
     fn of(metrics: &Metrics) -> Self {
+        // Percentiles of all routes cannot be made of those of each, so the buckets are added.
         let mut all = Buckets::default();
         let mut routes = BTreeMap::new();
         for (labels, latencies) in metrics.request_seconds.all() {
@@ -293,12 +295,14 @@ impl RequestStats {
         let mut by_class = BTreeMap::new();
         for (labels, count) in metrics.requests.all() {
             let class = format!("{}xx", labels.status / 100);
+            // A route whose first answer came between the two reads has no time yet.
             if let Some(route) = routes.get_mut(&(labels.method, labels.route)) {
                 *route.by_class.entry(class.clone()).or_default() += count.get();
             }
             *by_class.entry(class).or_default() += count.get();
         }
         let mut routes: Vec<RouteStats> = routes.into_values().collect();
+        // Stable: routes with as many requests stay in the order of their names.
         routes.sort_by_key(|route| std::cmp::Reverse(route.total));
         RequestStats {
             total: all.len(),
@@ -314,6 +318,7 @@ impl RequestStats {
 impl SearchStats {
     fn of(metrics: &Metrics) -> Self {
         // Of all modes together. The order of the stages is that of a search's timings.
+        // Every stage is listed, also one that no search has had.
         let mut stages: Vec<(&'static str, Buckets)> = toolscout_index::Timings::default()
             .stages()
             .map(|(stage, _)| (stage, Buckets::default()))
@@ -325,56 +330,56 @@ impl SearchStats {
             if labels.stage == TOTAL {
                 total.add(&buckets);
                 *by_mode.entry(labels.mode).or_default() += buckets.len();
-            } else if let Some((_, sum)) =
-                stages.iter_mut().find(|(stage, _)| *stage == labels.stage)
-            {
-                sum.add(&buckets);
+                continue;
             }
+            for (stage, sum) in &mut stages {
+                if *stage == labels.stage {
+                    sum.add(&buckets);
+                }
+            }
+        }
+        let mut no_match = 0;
+        for (_, count) in metrics.no_match.all() {
+            no_match += count.get();
+        }
+        let mut of_stages = Vec::with_capacity(stages.len());
+        for (stage, buckets) in stages {
+            let latency = Latency::of(&buckets);
+            of_stages.push(StageStats { stage, latency });
         }
         SearchStats {
             total: total.len(),
-            no_match: metrics
-                .no_match
-                .all()
-                .iter()
-                .map(|(_, count)| count.get())
-                .sum(),
+            no_match,
             by_mode,
             degraded: counts(metrics.degraded.all(), |labels| labels.reason),
             latency: Latency::of(&total),
             buckets: Bucket::all_of(&total),
-            stages: stages
-                .into_iter()
-                .map(|(stage, buckets)| StageStats {
-                    stage,
-                    latency: Latency::of(&buckets),
-                })
-                .collect(),
+            stages: of_stages,
         }
     }
 }
 
 impl Latency {
     fn of(buckets: &Buckets) -> Self {
-        let percentile = |share| buckets.percentile_s(share).map(milliseconds);
         Latency {
             count: buckets.len(),
             mean_ms: buckets.mean_s().map(milliseconds),
-            p50_ms: percentile(0.5),
-            p95_ms: percentile(0.95),
-            p99_ms: percentile(0.99),
+            p50_ms: buckets.percentile_s(0.5).map(milliseconds),
+            p95_ms: buckets.percentile_s(0.95).map(milliseconds),
+            p99_ms: buckets.percentile_s(0.99).map(milliseconds),
         }
     }
 }
 
 impl Bucket {
     fn all_of(buckets: &Buckets) -> Vec<Self> {
-        let bounds = BOUNDS_S.iter().map(|bound| Some(milliseconds(*bound)));
-        bounds
-            .chain([None])
-            .zip(buckets.counts)
-            .map(|(up_to_ms, count)| Bucket { up_to_ms, count })
-            .collect()
+        let mut all = Vec::with_capacity(buckets.counts.len());
+        for (place, count) in buckets.counts.into_iter().enumerate() {
+            // The last one has what is above every bound.
+            let up_to_ms = BOUNDS_S.get(place).copied().map(milliseconds);
+            all.push(Bucket { up_to_ms, count });
+        }
+        all
     }
 }
 
@@ -411,6 +416,7 @@ fn queues(app: &App) -> Vec<QueueStats> {
         waiting: Some(gauge(waiting)),
         waiting_limit: limit.map(|limit| limit as u64),
     };
+    // Searches have both: some run on the threads, and others wait for one.
     let (busy, threads) = (app.cpu_pool.busy() as u64, limits.search_threads);
     vec![
         running("requests", gauge(metrics.in_flight.get()), None),

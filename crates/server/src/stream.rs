@@ -115,14 +115,14 @@ impl Streams {
         options: ReadOptions,
         body: Body,
     ) -> ApiResult<Response> {
-        let permit = Arc::clone(&self.permits).try_acquire_owned().map_err(|_| {
+        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
             self.metrics.rejected("streamed_bodies");
-            ApiError::busy(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "overloaded",
-                format!("{MAX_STREAMS} NDJSON bodies are being read, the most; try again later"),
-            )
-        })?;
+            let message =
+                format!("{MAX_STREAMS} NDJSON bodies are being read, the most; try again later");
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            return Err(ApiError::busy(status, "overloaded", message));
+        };
+        // Room for the result of each line and for the summary.
         let (results, lines) = mpsc::channel(MAX_LINES + 1);
         let load = StreamedLoad {
             shutdown: self.shutdown.clone(),
@@ -214,6 +214,7 @@ impl StreamedLoad {
     async fn take(&mut self, rest: &mut Vec<u8>, bytes: &Bytes) -> Result<(), ApiError> {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             rest.extend_from_slice(part);
+            // A line without an end is refused before it fills the memory.
             if part.ends_with(b"\n") {
                 self.take_line(rest).await?;
                 rest.clear();
@@ -239,6 +240,7 @@ impl StreamedLoad {
         }
         self.parse(line);
         self.batch_bytes += line.len();
+        // A batch that was cut short by a pause or by its bytes is no reason for a larger one.
         let is_full = self.batch.len() >= self.step.tools();
         if is_full {
             self.step = self.step.next();
@@ -262,9 +264,9 @@ impl StreamedLoad {
                 self.fail(item.id, error);
             }
         }
-        let line = self.line;
-        self.batch
-            .extend(parsed.tools.into_iter().map(|tool| (line, tool)));
+        for tool in parsed.tools {
+            self.batch.push((self.line, tool));
+        }
     }
 
     fn fail(&mut self, id: Option<String>, error: ItemError) {

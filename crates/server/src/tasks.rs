@@ -181,9 +181,10 @@ impl Tasks {
         });
         tokio::spawn(async move {
             // Spawned separately, so that a panic ends the task as failed.
-            let outcome = tokio::spawn(future)
-                .await
-                .unwrap_or_else(|error| Err(ApiError::internal(error)));
+            let outcome = match tokio::spawn(future).await {
+                Ok(outcome) => outcome,
+                Err(error) => Err(ApiError::internal(error)),
+            };
             if let Err(ApiError {
                 detail: Some(detail),
                 ..
@@ -227,23 +228,26 @@ impl Tasks {
 
     /// Cancels all tasks; each ends after the change in progress.
     pub fn cancel_all(&self) {
-        self.stored
-            .lock()
-            .iter()
-            .for_each(|task| task.cancel.cancel());
+        for task in self.stored.lock().iter() {
+            task.cancel.cancel();
+        }
     }
 
     /// The answer to a request that became a task. Other nodes know of it from then on, unless the store
     /// is away.
     pub async fn accepted(&self, task: &Task) -> Response {
         let (id, catalog, body, is_running) = task.report();
-        if let Some(store) = self.store.as_ref().filter(|_| is_running) {
+        // One that has ended already has reported itself.
+        if let Some(store) = &self.store
+            && is_running
+        {
             let saved = store.save_task(&id, &catalog, &body, is_running);
             if let Ok(Err(error)) = timeout(LAST_REPORT_LIMIT, saved).await {
                 tracing::warn!(task = id, %error, "other nodes do not know of a task yet");
             }
         }
         let mut answer = with_location(&id, task.body.lock().clone());
+        // A key that is revoked ends what it has begun, this task included.
         answer.extensions_mut().insert(Begun {
             over: task.ended.clone(),
             stop: task.cancel.clone(),
@@ -256,27 +260,23 @@ impl Tasks {
     /// # Errors
     /// 404 for an unknown task, 403 for a key that may not write to its catalog.
     async fn find_allowed(&self, grant: &Grant, id: &str) -> ApiResult<Found> {
-        let unknown = || {
-            ApiError::not_found(
-                "unknown_task",
-                format!("no task {id:?}; a restart of the server deletes tasks"),
-            )
+        let (found, catalog) = if let Some(task) = self.find(id) {
+            let catalog = task.body.lock().catalog.clone();
+            (Found::Here(task), catalog)
+        } else {
+            let Some(store) = &self.store else {
+                return Err(unknown_task(id));
+            };
+            let stored = store.find_task(id).await.map_err(store_unavailable)?;
+            let Some(stored) = stored else {
+                return Err(unknown_task(id));
+            };
+            let catalog = stored.catalog.clone();
+            (Found::Elsewhere(stored), catalog)
         };
-        let (found, catalog) = match (self.find(id), &self.store) {
-            (Some(task), _) => {
-                let catalog = task.body.lock().catalog.clone();
-                (Found::Here(task), catalog)
-            }
-            (None, Some(store)) => {
-                let stored = store.find_task(id).await.map_err(store_unavailable)?;
-                let stored = stored.ok_or_else(unknown)?;
-                let catalog = stored.catalog.clone();
-                (Found::Elsewhere(stored), catalog)
-            }
-            (None, None) => return Err(unknown()),
-        };
+        // The same answer as for no task: an id must not tell what other catalogs there are.
         if !grant.sees(&catalog) {
-            return Err(unknown());
+            return Err(unknown_task(id));
         }
         grant.writes(&catalog)?;
         Ok(found)
@@ -318,6 +318,11 @@ impl Tasks {
         self.running.send_modify(|running| *running += 1);
         Ok(task)
     }
+}
+
+fn unknown_task(id: &str) -> ApiError {
+    let message = format!("no task {id:?}; a restart of the server deletes tasks");
+    ApiError::not_found("unknown_task", message)
 }
 
 fn with_location(id: &str, body: impl Serialize) -> Response {

@@ -240,6 +240,7 @@ pub async fn put(
     };
     let (searcher, own) = (catalog.searcher(), Arc::clone(&tool));
     let check = move || {
+        // Whether a text speaks of another tool is a comparison with all of them.
         let review = Review::of(reviewed, &searcher);
         checked(
             &own,
@@ -263,6 +264,7 @@ pub async fn put(
     if let Some(reason) = read.refused.into_iter().next() {
         return Err(invalid_texts(reason));
     }
+    // Made before the texts are moved into the change.
     let answer = ToolTexts::of(&tool, Some(&enrichment));
     let change = Change::Enrich(vec![(tool, enrichment)]);
     let written = catalog.writer.try_write(change).await?;
@@ -350,6 +352,7 @@ pub async fn take(
             return Err(ApiError::invalid(status, "invalid_body", message));
         }
     };
+    // Off the async threads: answers of an assistant are looked for in megabytes of prose.
     let answers = cpu_pool.run(move || Answers::read(&text)).await?;
     let asked_about = catalog.with_texts(TextsOf {
         tools: Some(answers.ids()),
@@ -364,6 +367,7 @@ pub async fn take(
         (matched, answers.problem)
     });
     let (matched, problem) = read.await?;
+    // Success with nothing stored would look as if all was well.
     if matched.answers == 0 {
         let message = "the body has no texts of tools; they are lines like {\"id\": \"server/name\", \"definition\": \
                        \"…\", \"texts\": [\"…\"]}, and GET /v1/catalogs/{catalog}/questions asks for them";
@@ -445,6 +449,7 @@ pub async fn ask(
     let searcher = read.await?;
     let sending = format!("POST it to /v1/catalogs/{}/texts", catalog.name);
     let asked = cpu_pool.run(move || {
+        // A catalog that is not pushed down gives all, whatever was asked for.
         let mut tools = enrich::missing(&searcher, &servers);
         tools.truncate(limit);
         if tools.is_empty() {
@@ -511,6 +516,7 @@ async fn store(
     catalog.reach(written.generation).await?;
     let stored = &written.changes.changed;
     matched.refused.extend(not_stored(&ids, stored));
+    // Counted after the commit, so that what is left is what is left now.
     let with_texts = catalog.count_texts(cpu_pool).await?;
     Ok(TakenTexts {
         answers: matched.answers,

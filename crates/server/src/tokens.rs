@@ -108,6 +108,7 @@ impl TokenSavings {
             format,
             tokens,
         };
+        // Without waiting: an answer must not be held up for a figure.
         if self.answers.try_send(answer).is_err() {
             self.totals.left_out.fetch_add(1, Ordering::Relaxed);
         }
@@ -212,9 +213,11 @@ fn count_all(waiting: &Receiver<Answer>, totals: &Totals) {
     let mut catalogs = CatalogTokens::default();
     while let Ok(answer) = waiting.recv() {
         let catalog = catalogs.of(&answer.searcher, answer.format);
-        let answered = answer
-            .tokens
-            .unwrap_or_else(|| tokens_of(&answer.tools, answer.format));
+        let answered = match answer.tokens {
+            Some(tokens) => tokens,
+            None => tokens_of(&answer.tools, answer.format),
+        };
+        // Locked only now, since counting may take a while.
         let mut saved = totals.of(answer.source).lock();
         saved.answers += 1;
         saved.catalog_tokens += catalog as u64;
@@ -236,17 +239,15 @@ struct CountedCatalog {
 impl CatalogTokens {
     fn of(&mut self, searcher: &Searcher, format: Emit) -> usize {
         let version = searcher.version();
-        let known = self
-            .0
-            .iter()
-            .position(|known| known.format == format && known.version.identity == version.identity);
-        if let Some(position) = known
-            && let Some(known) = self.0.get(position)
-        {
+        for (position, known) in self.0.iter().enumerate() {
+            if known.format != format || known.version.identity != version.identity {
+                continue;
+            }
             if known.version == *version || known.at.elapsed() < RECOUNT_AFTER {
                 return known.tokens;
             }
             self.0.remove(position);
+            break;
         }
         let tokens = catalog_tokens(searcher, format);
         if self.0.len() == MAX_REMEMBERED {
@@ -268,10 +269,10 @@ fn catalog_tokens(searcher: &Searcher, format: Emit) -> usize {
     let step = count.div_ceil(SAMPLE).max(1);
     let sample: Vec<Arc<Tool>> = searcher.tools().step_by(step).collect();
     // In small groups, since the names in one answer are made distinct from each other.
-    let tokens: usize = sample
-        .chunks(50)
-        .map(|tools| tokens_of(tools, format))
-        .sum();
+    let mut tokens = 0;
+    for tools in sample.chunks(50) {
+        tokens += tokens_of(tools, format);
+    }
     match sample.len() {
         0 => 0,
         counted => (tokens as u128 * count as u128 / counted as u128) as usize,

@@ -51,10 +51,8 @@ impl ListParams {
     /// # Errors
     /// 422 for a part of an id that is too long to be one.
     fn listed(self) -> ApiResult<page::Listed> {
-        if self
-            .name
-            .as_ref()
-            .is_some_and(|name| name.len() > MAX_NAME_BYTES)
+        if let Some(name) = &self.name
+            && name.len() > MAX_NAME_BYTES
         {
             let message =
                 format!("name is longer than {MAX_NAME_BYTES} bytes; give a part of an id");
@@ -179,6 +177,7 @@ pub async fn list(
     let limit = paging::limit(params.limit)?;
     let after: Option<String> = paging::after(params.cursor.as_deref())?;
     let listed = params.listed()?;
+    // The database makes the page, since this node has none of the tools.
     if let Some(pushed) = catalog.pushed() {
         return page::of_store(&pushed, after, &listed, limit)
             .await
@@ -213,16 +212,19 @@ pub async fn upsert(
     request: Request,
 ) -> ApiResult<Response> {
     let skip_invalid = params.skip_invalid.unwrap_or_default();
+    // A document of OpenAPI whose server an earlier version named otherwise keeps that name.
     let searcher = catalog.searcher();
     let options = ReadOptions {
         known_servers: KnownServers::by(move |server| searcher.has_server(server)),
         ..params.read_options()
     };
     match extract::media_type(request.headers())?.as_str() {
+        // A stream may be longer than memory allows for a body, and is answered line by line.
         "application/x-ndjson" | "application/ndjson" | "application/jsonl" => {
             app.streams.upsert(catalog, options, request.into_body())
         }
         _ => {
+            // Reading the body consumes the request.
             let headers = request.headers().clone();
             let parsed = body::read_tools(&app, request, options).await?;
             if !skip_invalid {
@@ -265,6 +267,7 @@ pub async fn put(
     request: Request,
 ) -> ApiResult<Response> {
     let id = ToolId::parse(&id)?;
+    // The path says which server it is of, whatever the body says.
     let options = LoadParams::of_server(id.server()).read_options();
     let tool = body::only_tool(body::read_tools(&app, request, options).await?, &id)?;
     let Written {
@@ -299,6 +302,7 @@ pub async fn remove(
     State(cpu_pool): State<CpuPool>,
     Path(ItemPath { id, .. }): Path<ItemPath>,
 ) -> ApiResult<StatusCode> {
+    // To a client, an id that no tool can have is a tool that is not there.
     let Ok(parsed) = ToolId::parse(&id) else {
         return Err(unknown_tool(&cpu_pool, &catalog, &id).await);
     };
@@ -332,10 +336,12 @@ pub async fn remove_matching(
         destructive: params.destructive,
         ..Filter::default()
     };
+    // A client that forgets its filter would lose every tool.
     if filter.is_empty() {
         let message = "the filter is empty; give server, tag, read_only or destructive, or delete the catalog to delete every tool";
         return Err(ApiError::unprocessable("empty_filter", message));
     }
+    // A tool that is added from here on stays, even if it would pass.
     let matching = matching(&cpu_pool, &catalog, filter).await?;
     let written = catalog.writer.try_write(Change::Remove(matching)).await?;
     Ok(Json(DeleteAnswer {
@@ -355,11 +361,13 @@ async fn matching(
     }
     let searcher = catalog.searcher();
     let matching = cpu_pool.run(move || {
-        searcher
-            .tools()
-            .filter(|tool| filter.accepts(tool))
-            .map(|tool| tool.id.clone())
-            .collect()
+        let mut ids = Vec::new();
+        for tool in searcher.tools() {
+            if filter.accepts(&tool) {
+                ids.push(tool.id.clone());
+            }
+        }
+        ids
     });
     Ok(matching.await?)
 }
@@ -401,13 +409,16 @@ async fn unknown_tool(cpu_pool: &CpuPool, catalog: &OpenCatalog, id: &str) -> Ap
     // Off the async threads: the id is compared with that of every tool.
     let nearest = cpu_pool.run(move || {
         let ids = searcher.ids_after(None).map(ToolId::as_str);
-        model_names::nearest(&wanted, ids, 1)
-            .first()
-            .map(|nearest| format!("did you mean {nearest:?}?"))
+        let nearest = model_names::nearest(&wanted, ids, 1);
+        let nearest = nearest.first()?;
+        Some(format!("did you mean {nearest:?}?"))
     });
-    let hint = nearest.await.ok().flatten();
     let name = &catalog.name;
-    let hint = hint.unwrap_or_else(|| format!("GET /v1/catalogs/{name}/tools lists them"));
+    let hint = match nearest.await {
+        Ok(Some(hint)) => hint,
+        // A busy server compares none: the answer without a hint is as right.
+        Ok(None) | Err(_) => format!("GET /v1/catalogs/{name}/tools lists them"),
+    };
     let message = format!("no tool {id:?} in the catalog {name:?}; {hint}");
     ApiError::not_found("unknown_tool", message)
 }

@@ -48,11 +48,12 @@ impl UnreadBody {
 
 async fn discard(body: Arc<Mutex<Body>>) {
     let mut left = MAX_BYTES;
-    let next = async || {
+    loop {
         let frame = poll_fn(|context| Pin::new(&mut *body.lock()).poll_frame(context));
-        timeout(MAX_PAUSE, frame).await
-    };
-    while let Ok(Some(Ok(frame))) = next().await {
+        // It ended, broke off, or pauses.
+        let Ok(Some(Ok(frame))) = timeout(MAX_PAUSE, frame).await else {
+            return;
+        };
         let bytes = frame.data_ref().map_or(0, Bytes::len);
         match left.checked_sub(bytes) {
             Some(rest) => left = rest,

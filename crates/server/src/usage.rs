@@ -362,6 +362,7 @@ pub async fn forget_missed(
     State(app): State<App>,
 ) -> ApiResult<Json<ForgottenRequests>> {
     let reader = Reader::of(&app, None)?;
+    // Of any day: the period is for reports alone.
     let forgotten = blocking(move || match reader.store()? {
         Some(mut store) => store.forget_missed(&catalog.name),
         None => Ok(0),
@@ -431,6 +432,7 @@ impl Reader {
         Ok(Reader {
             recorder: app.usage.clone(),
             data: app.catalogs.data().to_owned(),
+            // Whole days, since that is how use is recorded.
             period: Period::last(days, day_of(unix_ms(SystemTime::now()))),
         })
     }
@@ -476,6 +478,7 @@ impl Reader {
             Some(store) => store.tools(catalog, self.period.since)?,
             None => Default::default(),
         };
+        // Before they are summed, so that the totals are those of this server.
         tools.retain(|tool, _| is_of_server(tool, server));
         let totals = report::total(tools.values());
         let tools = report::sorted(tools, sort);
@@ -505,6 +508,7 @@ impl Reader {
         limit: usize,
     ) -> Result<UnusedPage, UsageError> {
         let store = self.store()?;
+        // Without a database nothing was ever used, and all tools are unused.
         let used = match &store {
             Some(store) => store.tools(&catalog.name, self.period.since)?,
             None => Default::default(),
@@ -576,10 +580,13 @@ impl Reader {
             totals.add(&row.figures);
         }
         let mut days = summed(&rows, |row| row.day);
+        // The newest first. The sums come sorted by their key, so callers and catalogs with equal use
+        // stay in that order.
         days.sort_by_key(|(day, _)| std::cmp::Reverse(*day));
         let catalogs = busiest(summed(&rows, |row| row.key.catalog.clone()));
         let mut callers = busiest(summed(&rows, |row| row.key.clone()));
         let total_callers = callers.len();
+        // The figures of the others are in those of their day and their catalog.
         callers.truncate(MAX_CALLERS);
         Ok(UsageOverview {
             record: self.record(store.as_ref())?,

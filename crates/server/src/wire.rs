@@ -167,6 +167,7 @@ impl ItemStatus {
 /// The result of an item that the parser skipped.
 pub fn failed_item(skipped: &Skipped) -> ItemResult {
     ItemResult {
+        // In a body of lines people look for the line.
         item: skipped.line.unwrap_or(skipped.index),
         id: skipped.name.clone(),
         status: ItemStatus::Failed,

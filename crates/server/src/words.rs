@@ -171,9 +171,11 @@ async fn answer(cpu_pool: &CpuPool, catalog: &Arc<OpenCatalog>) -> ApiResult<Jso
 
 fn words_of(searcher: &Searcher, has_tools: bool) -> WordsAnswer {
     let words = searcher.owner_words().cloned().unwrap_or_default();
-    let without_tool = || searcher.entries_without_tool(&words);
     WordsAnswer {
-        without_tool: has_tools.then(without_tool),
+        without_tool: match has_tools {
+            true => Some(searcher.entries_without_tool(&words)),
+            false => None,
+        },
         generation: searcher.generation(),
         words,
     }

@@ -261,6 +261,7 @@ impl Approved {
     /// # Errors
     /// [`ApprovedError`].
     pub fn open(place: impl Into<ApprovedPlace>) -> Result<Self, ApprovedError> {
+        // A table has no folder, and its schema is brought up to date by the store.
         let folder = match place.into() {
             ApprovedPlace::Folder(folder) => folder,
             ApprovedPlace::Table(table) => return Ok(Approved(Backing::Table(table))),
@@ -285,6 +286,7 @@ impl Approved {
             ApprovedPlace::Table(table) => return Ok(Some(Approved(Backing::Table(table)))),
         };
         let path = folder.join(FILE_NAME);
+        // None is no error: a catalog without MCP servers has no such file.
         if !path.exists() {
             return Ok(None);
         }
@@ -509,6 +511,7 @@ fn read_records(connection: &Connection, server: &str) -> rusqlite::Result<Recor
 
 /// The changes of a server, or of all servers.
 fn read_undecided(connection: &Connection, server: Option<&str>) -> rusqlite::Result<Undecided> {
+    // A database that is only peeked at is not migrated.
     if !has_changes(connection)? {
         return Ok(Undecided::new());
     }

@@ -150,6 +150,7 @@ impl CatalogStore for LocalStore {
         let mut is_changed = false;
         for change in changes {
             let applied = change.apply(&mut writer)?;
+            // One change is enough: those that change nothing are in the same commit.
             is_changed |= applied.is_changed;
             all_changes.push(applied.changes);
         }
@@ -237,6 +238,7 @@ impl CatalogWriter {
         capacity: usize,
         depth: Gauge,
     ) -> std::io::Result<Self> {
+        // Without a store, changes go to the catalog itself.
         let store = Box::new(LocalStore(catalog.clone()));
         CatalogWriter::start_over(store, name, catalog, capacity, depth, Box::new(|_| ()))
     }
@@ -320,6 +322,7 @@ impl CatalogWriter {
 
     /// Takes no more changes and finishes those in the queue. Blocks until then.
     pub fn close(&self) {
+        // Changes in the queue are still made. Only then is there nothing more to publish.
         self.end();
         self.way.pool.wait_for_end(self.way.task);
         self.work.end_publishing();
@@ -426,6 +429,7 @@ impl Change {
                     is_changed: set_search_defaults(writer, after)?,
                 });
             }
+            // A ranker is a file of its own, which is not compared with the one before.
             Change::Ranker(ranker) => {
                 writer.set_ranker(ranker.as_deref())?;
                 return Ok(Applied {

@@ -134,6 +134,7 @@ impl From<Scope> for Scopes {
 impl FromIterator<Scope> for Scopes {
     fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
         let mut scopes: BTreeSet<Scope> = scopes.into_iter().collect();
+        // Every key may search, so none at all means just that.
         if scopes.is_empty() {
             scopes.insert(Scope::Search);
         }
@@ -183,6 +184,7 @@ impl FromStr for Catalogs {
             return Ok(Catalogs::All);
         }
         let names: BTreeSet<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+        // `*` beside names is a mistake: it would give all where some were meant.
         if names.contains("") || names.contains("*") {
             return Err(KeyError::InvalidCatalogs {
                 text: text.to_owned(),
@@ -516,6 +518,7 @@ impl KeyStore {
         let secret = random_secret()?;
         let created_at = seconds(now);
         let key = Key {
+            // 48 random bits: enough for ids, which are no secret.
             id: Uuid::new_v4().simple().to_string()[..12].to_owned(),
             scopes,
             catalogs,
@@ -661,6 +664,7 @@ impl KeyStore {
             Some(copy) => copy.find(id)?,
             None => None,
         };
+        // The copy has valid keys only. Of the others the table knows.
         let found = match copied {
             None => self.table.find(id)?,
             found => found,

@@ -39,18 +39,17 @@ impl RunInput {
     /// The text of the last user message. Earlier messages are stored with the conversation
     /// already.
     pub fn question(&self) -> Option<String> {
-        let last = self
-            .messages
-            .iter()
-            .rev()
-            .find(|message| message.role == "user")?;
+        let mut newest_first = self.messages.iter().rev();
+        let last = newest_first.find(|message| message.role == "user")?;
         let text = match &last.content {
             Value::String(text) => text.clone(),
+            // Parts without a text are images and files, which no agent reads.
             Value::Array(parts) => {
-                let texts = parts
-                    .iter()
-                    .filter_map(|part| part.get("text").and_then(Value::as_str));
-                texts.collect::<Vec<_>>().join("\n")
+                let mut texts = Vec::new();
+                for part in parts {
+                    texts.extend(part.get("text").and_then(Value::as_str));
+                }
+                texts.join("\n")
             }
             _ => return None,
         };
@@ -109,6 +108,7 @@ impl AgUi {
         match event {
             Event::Text { content } => self.append(Kind::Text, content, &mut out),
             Event::Thinking { content } => self.append(Kind::Reasoning, content, &mut out),
+            // Clients expect that a message has ended when a call or anything else begins.
             other => {
                 self.close(&mut out);
                 self.translate_step(other, &mut out);

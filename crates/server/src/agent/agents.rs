@@ -73,14 +73,15 @@ pub async fn list(
 /// 404 for a name that no agent has.
 pub fn chosen(agents: &Agents, wanted: Option<&str>) -> ApiResult<Agent> {
     let name = wanted.unwrap_or(DEFAULT_AGENT);
-    agents.named(name).cloned().ok_or_else(|| {
-        let message = format!(
-            "this server has no agent {:?}; it has {}, as GET /v1/agents lists",
-            excerpt(name, MAX_MODEL_CHARS),
-            agents.names()
-        );
-        ApiError::not_found("unknown_agent", message)
-    })
+    if let Some(agent) = agents.named(name) {
+        return Ok(agent.clone());
+    }
+    let message = format!(
+        "this server has no agent {:?}; it has {}, as GET /v1/agents lists",
+        excerpt(name, MAX_MODEL_CHARS),
+        agents.names()
+    );
+    Err(ApiError::not_found("unknown_agent", message))
 }
 
 /// The agent of a question in a conversation that this one answers in.
@@ -94,6 +95,7 @@ pub fn of_conversation(
     conversation: &ConversationId,
     stored: String,
 ) -> ApiResult<Agent> {
+    // One conversation is with one agent: another would read a history of tools that it does not have.
     if let Some(wanted) = wanted {
         let agent = chosen(agents, Some(wanted))?;
         if agent.name() != stored {
@@ -105,12 +107,14 @@ pub fn of_conversation(
         }
         return Ok(agent);
     }
-    agents.named(&stored).cloned().ok_or_else(|| {
-        let message = format!(
-            "conversation {conversation} is with the agent {stored:?}, which this server does not have; it has {}. Start \
-             it with --agent-profile {stored}, or begin a new conversation",
-            agents.names()
-        );
-        ApiError::invalid(axum::http::StatusCode::CONFLICT, "agent_gone", message)
-    })
+    if let Some(agent) = agents.named(&stored) {
+        return Ok(agent.clone());
+    }
+    let message = format!(
+        "conversation {conversation} is with the agent {stored:?}, which this server does not have; it has {}. Start \
+         it with --agent-profile {stored}, or begin a new conversation",
+        agents.names()
+    );
+    let status = axum::http::StatusCode::CONFLICT;
+    Err(ApiError::invalid(status, "agent_gone", message))
 }

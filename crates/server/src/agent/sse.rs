@@ -94,9 +94,8 @@ impl Translator {
 
 /// An event whose `content` is a text of JSON where it is a list. Its `count` stays beside it.
 fn with_list_as_text(mut event: Value) -> Value {
-    if let Some(content) = event
-        .get_mut("content")
-        .filter(|content| content.is_array())
+    if let Some(content) = event.get_mut("content")
+        && content.is_array()
     {
         *content = Value::String(content.to_string());
     }
@@ -113,6 +112,7 @@ struct EventSender {
 
 impl EventSender {
     async fn next(&mut self) -> Option<SseEvent> {
+        // Some events of a run become none of the client's.
         while self.ready.is_empty() {
             let event = self.run.next().await?;
             self.ready.extend(self.translator.translate(event));

@@ -37,17 +37,23 @@ pub async fn start(
         (Some(id), Some(stored)) => of_conversation(agents, wanted, &id, stored)?,
         _ => chosen(agents, wanted)?,
     };
-    let permit = app
-        .runs
-        .admit(grant.key())
-        .inspect_err(|_| app.metrics.rejected("runs"))?;
+    let permit = match app.runs.admit(grant.key()) {
+        Ok(permit) => permit,
+        Err(error) => {
+            app.metrics.rejected("runs");
+            return Err(error);
+        }
+    };
     let over = CancellationToken::new();
-    let run = agent
-        .start_with_guard(question, (permit, over.clone().drop_guard()))
-        .map_err(|error| match error {
-            StartError::NotOwned(conversation) => not_owned(grant, conversation.as_str()),
-            error => error.into(),
-        })?;
+    // The run holds both to its end, which may come long after the request.
+    let guard = (permit, over.clone().drop_guard());
+    let run = match agent.start_with_guard(question, guard) {
+        Ok(run) => run,
+        Err(StartError::NotOwned(conversation)) => {
+            return Err(not_owned(grant, conversation.as_str()));
+        }
+        Err(error) => return Err(error.into()),
+    };
     let (stopped, id) = (agent.clone(), run.conversation().clone());
     app.key_watch.at_end(grant.key(), over, async move {
         stopped.stop(&OwnerScope::All, &id);

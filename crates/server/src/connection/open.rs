@@ -126,6 +126,7 @@ impl Connections {
         };
         state.idle.remove(&since);
         state.ending += 1;
+        // Its task closes it in a moment, and removes it then.
         if let Some(entry) = state.open.get_mut(&number) {
             entry.phase = Phase::Ending;
             entry.revoke.cancel();
@@ -189,12 +190,11 @@ impl ConnectionPermit {
 
     /// Whether a request has arrived on the connection.
     pub fn has_had_request(&self) -> bool {
-        self.connections
-            .state
-            .lock()
-            .open
-            .get(&self.number)
-            .is_some_and(|entry| entry.has_had_request)
+        let state = self.connections.state.lock();
+        match state.open.get(&self.number) {
+            Some(entry) => entry.has_had_request,
+            None => false,
+        }
     }
 
     /// Marks the connection as busy; `None` when the permit is revoked already.

@@ -1,17 +1,12 @@
 //! Which of two kinds of answers a client prefers, and whether it takes a compressed one.
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderName, header};
 
 /// Whether the client prefers HTML: it names it, and names JSON not or with a smaller weight. A
 /// client that takes anything, as curl, is a program.
 pub fn prefers_html(headers: &HeaderMap) -> bool {
     let (mut html, mut json) = (0.0_f32, 0.0_f32);
-    let ranges = headers
-        .get_all(header::ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','));
-    for range in ranges {
+    for range in items(headers, header::ACCEPT) {
         let (media_type, weight) = media_range(range);
         match media_type.as_str() {
             "text/html" => html = html.max(weight),
@@ -26,12 +21,7 @@ pub fn prefers_html(headers: &HeaderMap) -> bool {
 /// what it names, with a weight above 0.
 pub fn takes_gzip(headers: &HeaderMap) -> bool {
     let (mut gzip, mut others) = (None, 0.0);
-    let codings = headers
-        .get_all(header::ACCEPT_ENCODING)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','));
-    for coding in codings {
+    for coding in items(headers, header::ACCEPT_ENCODING) {
         let (name, weight) = media_range(coding);
         match name.as_str() {
             "gzip" | "x-gzip" => gzip = Some(weight),
@@ -42,16 +32,30 @@ pub fn takes_gzip(headers: &HeaderMap) -> bool {
     gzip.unwrap_or(others) > 0.0
 }
 
+/// The items of a header that is a list, which may come in several lines.
+pub fn items(headers: &HeaderMap, name: HeaderName) -> Vec<&str> {
+    let mut items = Vec::new();
+    for value in headers.get_all(name) {
+        if let Ok(value) = value.to_str() {
+            items.extend(value.split(',').map(str::trim));
+        }
+    }
+    items
+}
+
 /// The media type of a range, in small letters, and its weight: 1 where it has none or a malformed
 /// one.
 fn media_range(range: &str) -> (String, f32) {
     let mut parts = range.split(';').map(str::trim);
     let media_type = parts.next().unwrap_or_default().to_ascii_lowercase();
-    let weight = parts
-        .filter_map(|parameter| parameter.split_once('='))
-        .find(|(name, _)| name.trim().eq_ignore_ascii_case("q"))
-        .and_then(|(_, weight)| weight.trim().parse().ok());
-    (media_type, weight.unwrap_or(1.0))
+    for parameter in parts {
+        if let Some((name, weight)) = parameter.split_once('=')
+            && name.trim().eq_ignore_ascii_case("q")
+        {
+            return (media_type, weight.trim().parse().unwrap_or(1.0));
+        }
+    }
+    (media_type, 1.0)
 }
 
 #[cfg(test)]

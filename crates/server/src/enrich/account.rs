@@ -94,6 +94,8 @@ impl Reserved {
     /// # Errors
     /// As [`Account::spent`], and 409 while another node has it.
     pub async fn begin(self) -> ApiResult<Turn> {
+        // A store gives the right to one node. A file is of this node alone, where the permit is
+        // enough.
         let spent = match &self.kept {
             Kept::File(_) => self.kept.spent().await?,
             Kept::Store(store) => {
@@ -121,6 +123,7 @@ impl Turn {
     /// As [`Account::spent`], and 409 once another node has the right.
     pub async fn spend(&mut self, tokens: Tokens) -> ApiResult<()> {
         let tokens = tokens.sum();
+        // Before it is stored: the tokens are spent even if that fails.
         self.spent += tokens;
         match &self.kept {
             Kept::File(file) => {

@@ -32,6 +32,7 @@ impl Work {
     /// # Errors
     /// What keeps texts from being stored, and why a run ended early.
     pub async fn run_as_task(self, task: Arc<Task>) -> ApiResult<()> {
+        // A task that is cancelled asks about no further tools.
         let is_stopped = {
             let task = Arc::clone(&task);
             move || task.is_cancelled()
@@ -67,6 +68,7 @@ impl Work {
             batches,
             reserved,
         } = self;
+        // Another node may write at this moment. Then this run ends before it has sent anything.
         let mut turn = reserved.begin().await?;
         let mut run = Run::new(model, batches, PARALLEL, Some(catalog.searcher()));
         if let Some(left) = app.enriching.left(turn.spent()) {
@@ -91,6 +93,7 @@ impl Work {
                 continue;
             };
             let before = run.enriched;
+            // Held texts are not stored, so this is the only place where they are told of.
             catalog.held.add(std::mem::take(&mut run.held));
             // Counted first, since the model is paid even if its texts cannot be stored.
             let counted = turn.spend(tokens).await;

@@ -30,14 +30,17 @@ impl Against {
         match named.unwrap_or("last") {
             "none" => Ok(Against::Nothing),
             "a" => Ok(Against::ArmA),
-            "last" => Ok(match store.before(&evaluated.evaluation)? {
-                // It may be deleted at this moment.
-                Some(id) => store
-                    .load(&id)
-                    .map_or(Against::Nothing, |other| Against::other(evaluated, other)),
-                None => Against::Nothing,
-            }),
-            id => store.load(id).map(|other| Against::other(evaluated, other)),
+            "last" => {
+                let Some(id) = store.before(&evaluated.evaluation)? else {
+                    return Ok(Against::Nothing);
+                };
+                match store.load(&id) {
+                    Ok(other) => Ok(Against::other(evaluated, other)),
+                    // It may be deleted at this moment.
+                    Err(_) => Ok(Against::Nothing),
+                }
+            }
+            id => Ok(Against::other(evaluated, store.load(id)?)),
         }
     }
 
@@ -58,12 +61,16 @@ impl Against {
 
     /// How arm `b` differs from arm `a`, whatever else is compared.
     pub fn between_arms(&self, evaluated: &Evaluated) -> Option<Change> {
-        let pairs: Vec<(&Answer, &Answer)> = evaluated
-            .queries
-            .iter()
-            .filter_map(|query| Some((query.answers.get(1)?, query.answers.first()?)))
-            .collect();
-        (!pairs.is_empty()).then(|| change(&pairs, &metrics(evaluated)))
+        let mut pairs: Vec<(&Answer, &Answer)> = Vec::new();
+        for query in &evaluated.queries {
+            if let [a, b, ..] = &query.answers[..] {
+                pairs.push((b, a));
+            }
+        }
+        match pairs.is_empty() {
+            true => None,
+            false => Some(change(&pairs, &metrics(evaluated))),
+        }
     }
 
     /// How an evaluation differs from the other one.
@@ -75,6 +82,7 @@ impl Against {
             return Ok(None);
         };
         let earlier = Earlier::new(&other.queries);
+        // They may have other cut-offs; what only one of them has cannot be compared.
         let of_other = metrics(other);
         let mut metrics = metrics(evaluated);
         metrics.retain(|metric| of_other.contains(metric));
@@ -83,14 +91,14 @@ impl Against {
             let Some(counterpart) = *counterpart else {
                 continue;
             };
-            let pairs: Vec<(&Answer, &Answer)> = evaluated
-                .queries
-                .iter()
-                .filter_map(|query| {
-                    let before = earlier.answer(query, counterpart)?;
-                    Some((query.answers.get(arm)?, before))
-                })
-                .collect();
+            let mut pairs: Vec<(&Answer, &Answer)> = Vec::new();
+            for query in &evaluated.queries {
+                if let Some(before) = earlier.answer(query, counterpart)
+                    && let Some(answer) = query.answers.get(arm)
+                {
+                    pairs.push((answer, before));
+                }
+            }
             if pairs.is_empty() {
                 let message = format!(
                     "the evaluations {} and {} have no query with the same judgement in common; compare others, or use against=none",
@@ -161,11 +169,10 @@ impl<'a> Before<'a> {
 pub fn metrics(evaluated: &Evaluated) -> Vec<Metric> {
     match &evaluated.report {
         None => Metric::all(&evaluated.evaluation.depths),
-        Some(report) => report
-            .arms
-            .first()
-            .map(|arm| arm.means.metrics())
-            .unwrap_or_default(),
+        Some(report) => match report.arms.first() {
+            Some(arm) => arm.means.metrics(),
+            None => Vec::new(),
+        },
     }
 }
 

@@ -31,14 +31,11 @@ pub fn of(evaluated: &Evaluated, catalog: &str) -> ApiResult<Report> {
         let message = "none of the queries names relevant tools, so there are no figures to report; judge some of them";
         return Err(ApiError::unprocessable("not_judged", message.to_owned()));
     }
-    let names = evaluation.report_names().into_iter();
-    let arms: Vec<AnsweredArm> = names
-        .zip(&evaluation.arms)
-        .map(|(name, arm)| AnsweredArm {
-            name,
-            latency: latency(&arm.latency, counts.total),
-        })
-        .collect();
+    let mut arms = Vec::with_capacity(evaluation.arms.len());
+    for (name, arm) in evaluation.report_names().into_iter().zip(&evaluation.arms) {
+        let latency = latency(&arm.latency, counts.total);
+        arms.push(AnsweredArm { name, latency });
+    }
     let facts = Report {
         set: catalog.to_owned(),
         tools: evaluation.tools,

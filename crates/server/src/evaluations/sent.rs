@@ -52,6 +52,7 @@ pub fn evaluated(
     check_name(params.name.as_deref())?;
     check_format(file.format).map_err(invalid)?;
     let report = chosen(file.sets, params.set.as_deref())?;
+    // Before it is looked through: what is too large is not worth the time.
     check_size(&report)?;
     check(&report).map_err(invalid)?;
     let searcher = catalog.searcher();
@@ -107,6 +108,7 @@ fn invalid(reason: String) -> ApiError {
 
 /// The set that is asked for, or the only one.
 fn chosen(mut sets: Vec<Report>, named: Option<&str>) -> ApiResult<Report> {
+    // A report may have hundreds of sets, and a message names a few.
     let names: Vec<String> = sets.iter().take(NAMED).map(|set| set.set.clone()).collect();
     let names = names.join(", ");
     let place = match named {
@@ -157,6 +159,7 @@ fn remarks(report: &Report, catalog: &OpenCatalog) -> ApiResult<Vec<String>> {
     }
     let mut remarks = Vec::new();
     let searcher = catalog.searcher();
+    // Differences are no errors: a catalog changes after it was measured.
     if searcher.len() != report.tools {
         remarks.push(format!(
             "The report is of {} tools, and the catalog has {}.",

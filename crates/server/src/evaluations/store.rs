@@ -77,12 +77,16 @@ impl Store {
     /// # Errors
     /// As [`Store::list`].
     pub fn before(&self, evaluation: &Evaluation) -> ApiResult<Option<String>> {
-        let earlier = self.list()?.into_iter().find(|other| {
-            other.id < evaluation.id
-                && has_same_queries(other, evaluation)
-                && evaluation.counterparts(other).iter().any(Option::is_some)
-        });
-        Ok(earlier.map(|earlier| earlier.id))
+        for other in self.list()? {
+            // Ids begin with the time, so this one is earlier.
+            if other.id < evaluation.id
+                && has_same_queries(&other, evaluation)
+                && evaluation.counterparts(&other).iter().any(Option::is_some)
+            {
+                return Ok(Some(other.id));
+            }
+        }
+        Ok(None)
     }
 
     /// One with its queries.
@@ -90,11 +94,10 @@ impl Store {
     /// # Errors
     /// 404 when there is none, 500 for one that cannot be read.
     pub fn load(&self, id: &str) -> ApiResult<Evaluated> {
-        let known: Uuid = id.parse().map_err(|_| unknown_evaluation(id))?;
-        read_whole(&self.files.path(known)).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => unknown_evaluation(id),
-            _ => self.files.failed("read", &error),
-        })
+        match read_whole(&self.files.path(parse_id(id)?)) {
+            Ok(evaluated) => Ok(evaluated),
+            Err(error) => Err(self.error(id, "read", &error)),
+        }
     }
 
     /// Deletes one.
@@ -102,11 +105,17 @@ impl Store {
     /// # Errors
     /// 404 when there is none.
     pub fn delete(&self, id: &str) -> ApiResult<()> {
-        let known: Uuid = id.parse().map_err(|_| unknown_evaluation(id))?;
-        fs::remove_file(self.files.path(known)).map_err(|error| match error.kind() {
+        match fs::remove_file(self.files.path(parse_id(id)?)) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.error(id, "delete from", &error)),
+        }
+    }
+
+    fn error(&self, id: &str, action: &str, error: &io::Error) -> ApiError {
+        match error.kind() {
             io::ErrorKind::NotFound => unknown_evaluation(id),
-            _ => self.files.failed("delete from", &error),
-        })
+            _ => self.files.failed(action, error),
+        }
     }
 
     /// Stores one atomically, in place of the oldest where there are too many. One at a time.
@@ -141,6 +150,7 @@ impl Store {
             sizes.push(fs::metadata(self.files.path(*id))?.len());
         }
         let mut total: u64 = sizes.iter().sum();
+        // The oldest come first, since ids begin with the time.
         for (position, (id, size)) in ids.iter().zip(sizes).enumerate() {
             let others = ids.len() - position;
             if others < MAX_KEPT && total + bytes <= MAX_BYTES {
@@ -150,6 +160,14 @@ impl Store {
             total -= size;
         }
         Ok(())
+    }
+}
+
+/// An id names a file, so nothing but an id may become a part of its path.
+fn parse_id(id: &str) -> ApiResult<Uuid> {
+    match id.parse() {
+        Ok(id) => Ok(id),
+        Err(_) => Err(unknown_evaluation(id)),
     }
 }
 
@@ -213,6 +231,7 @@ fn read_whole(path: &Path) -> io::Result<Evaluated> {
             (queries.collect::<io::Result<Vec<AnsweredQuery>>>()?, None)
         }
     };
+    // A file that was cut off at the end of a line has only whole lines.
     if queries.len() != evaluation.queries.total {
         let message = format!(
             "it has {} of its {} queries",

@@ -129,6 +129,7 @@ impl SessionPlaces {
         let until = Instant::now() + ENDING;
         let mut ended = false;
         loop {
+            // Listening begins before the look, so that a place that is freed in between is not missed.
             let freed = self.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
@@ -142,7 +143,11 @@ impl SessionPlaces {
                         over: CancellationToken::new(),
                     });
                 }
-                (!ended).then(|| taken.end_idlest(&sender.name)).flatten()
+                // One session at most ends for one that begins.
+                match ended {
+                    true => None,
+                    false => taken.end_idlest(&sender.name),
+                }
             };
             if let Some((id, manager)) = idlest {
                 ended = true;
@@ -189,27 +194,17 @@ impl SessionPlaces {
     pub fn enter(self: &Arc<Self>, sender: &str, headers: &mut HeaderMap) -> Option<InUse> {
         let id = session_of(headers)?;
         let mut taken = self.taken.lock();
-        let number = taken.sessions.get(id).copied();
-        let own = number.and_then(|number| {
-            let holder = taken.places.get_mut(&number)?;
-            let session = holder.session.as_mut()?;
-            (holder.sender == sender && !session.is_ending).then_some((number, session))
-        });
-        let Some((number, session)) = own else {
+        let Some(number) = taken.begin_request(id, sender) else {
             headers.insert(MCP_SESSION_ID, NO_SESSION);
             return None;
         };
-        session.requests += 1;
         let places = Arc::clone(self);
         Some(InUse { places, number })
     }
 
     fn refusal(&self, sender: &Sender) -> String {
         let PlaceLimits { all, per_key, .. } = self.limits;
-        let own = self
-            .taken
-            .lock()
-            .count(|holder| holder.sender == sender.name);
+        let own = self.taken.lock().count_of(&sender.name);
         if sender.key.is_some() && own >= per_key {
             return format!(
                 "this key has {own} MCP sessions and requests without a session, of at most {per_key}, and all are in use; \
@@ -224,11 +219,13 @@ impl SessionPlaces {
 
 impl Taken {
     fn take(&mut self, sender: &Sender, limits: PlaceLimits) -> Option<u64> {
-        let own = self.count(|holder| holder.sender == sender.name);
+        let own = self.count_of(&sender.name);
+        // Without keys all clients are one sender, and share what the server takes.
         if sender.key.is_some() && own >= limits.per_key {
             return None;
         }
-        let others = self.count(|holder| !holder.is_operator);
+        let others = self.places.values();
+        let others = others.filter(|holder| !holder.is_operator).count();
         let is_full = self.places.len() >= limits.all
             || !sender.is_operator && others >= limits.all.saturating_sub(limits.for_operators);
         if is_full {
@@ -247,20 +244,38 @@ impl Taken {
 
     /// The session of the sender that is idle longest, which is no longer used from now on.
     fn end_idlest(&mut self, sender: &str) -> Option<(Arc<str>, Arc<LocalSessionManager>)> {
-        let own = self
-            .places
-            .values_mut()
-            .filter(|holder| holder.sender == sender);
-        let idle = own
-            .filter_map(|holder| holder.session.as_mut())
-            .filter(|session| session.requests == 0 && !session.is_ending);
-        let session = idle.min_by_key(|session| session.used)?;
+        let mut idlest: Option<&mut OpenSession> = None;
+        for holder in self.places.values_mut() {
+            let Some(session) = &mut holder.session else {
+                continue;
+            };
+            if holder.sender != sender || session.requests > 0 || session.is_ending {
+                continue;
+            }
+            if idlest.as_ref().is_none_or(|one| session.used < one.used) {
+                idlest = Some(session);
+            }
+        }
+        let session = idlest?;
         session.is_ending = true;
         Some((Arc::clone(&session.id), Arc::clone(&session.manager)))
     }
 
-    fn count(&self, which: impl Fn(&Holder) -> bool) -> usize {
-        self.places.values().filter(|holder| which(holder)).count()
+    /// Notes a request in a session of this sender. Returns the number of its place.
+    fn begin_request(&mut self, id: &str, sender: &str) -> Option<u64> {
+        let number = self.sessions.get(id).copied()?;
+        let holder = self.places.get_mut(&number)?;
+        let session = holder.session.as_mut()?;
+        if holder.sender != sender || session.is_ending {
+            return None;
+        }
+        session.requests += 1;
+        Some(number)
+    }
+
+    fn count_of(&self, sender: &str) -> usize {
+        let holders = self.places.values();
+        holders.filter(|holder| holder.sender == sender).count()
     }
 }
 
@@ -275,6 +290,7 @@ impl Drop for Place {
             taken.sessions.remove(&*session.id);
         }
         drop(taken);
+        // Without the lock, which whoever waits for this takes next.
         self.over.cancel();
         self.places.freed.notify_waiters();
     }
@@ -292,7 +308,7 @@ impl Drop for InUse {
 }
 
 fn session_of(headers: &HeaderMap) -> Option<&str> {
-    headers
-        .get(MCP_SESSION_ID)
-        .map(|id| id.to_str().unwrap_or_default())
+    let id = headers.get(MCP_SESSION_ID)?;
+    // No session has an empty id, so one that cannot be read is that of none.
+    Some(id.to_str().unwrap_or_default())
 }

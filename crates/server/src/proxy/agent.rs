@@ -62,6 +62,7 @@ pub async fn answer(
     let tools = question_tools(app, &sender.grant, headers).await?;
     let continued = question.continued.as_ref();
     let conversation = continued.and_then(|key| app.agent_conversations.get(key));
+    // Such a request has the last question alone, so without the conversation the agent would know nothing.
     if conversation.is_none()
         && let Some(id) = &question.previous_id
     {
@@ -113,6 +114,7 @@ struct Answering {
 
 impl Answering {
     async fn whole(mut self) -> Result<ProxyAnswer, Problem> {
+        // The parts are collected in the answer.
         while self.next_part_of_text().await.is_some() {}
         if let Some(problem) = self.problem.take() {
             return Err(Failure::new(502, "agent_failed", problem).into());
@@ -139,6 +141,7 @@ impl Answering {
         }
         let heartbeat = self.heartbeat;
         match timeout(heartbeat, self.next_part_of_text()).await {
+            // Proxies close streams that are silent, and an agent may call tools for minutes.
             Err(_) => return Some(AgentAnswer::heartbeat()),
             Ok(Some(part)) => return Some(part),
             Ok(None) => self.is_ended = true,
@@ -181,10 +184,12 @@ impl Answering {
 
     fn finish(&mut self, status: TurnStatus) {
         if status != TurnStatus::Answered {
-            let stopped = || "the agent gave no answer; ask again".to_owned();
-            self.problem.get_or_insert_with(stopped);
+            if self.problem.is_none() {
+                self.problem = Some("the agent gave no answer; ask again".to_owned());
+            }
             return;
         }
+        // An error on the way to an answer was overcome.
         self.problem = None;
         for key in self.question.keys_after(&self.answer) {
             self.known.put(key, self.run.conversation().clone());

@@ -75,11 +75,17 @@ struct GatedCaller {
 impl ToolCaller for GatedCaller {
     fn can_call(&self, id: &ToolId) -> bool {
         // What calls a tool of an MCP server is there while the server is away.
-        let is_away = |pool: &Pool| pool.has(id.server()) && pool.unavailable_tool(id).is_some();
-        self.directory.callable(id).is_some() && !self.pool.as_ref().is_some_and(is_away)
+        if let Some(pool) = &self.pool
+            && pool.has(id.server())
+            && pool.unavailable_tool(id).is_some()
+        {
+            return false;
+        }
+        self.directory.callable(id).is_some()
     }
 
     async fn call(&self, tool: &Arc<Tool>, arguments: &str) -> CalledTool {
+        // A server without an agent has the agent's limits all the same.
         let defaults = AgentConfig::default();
         let agent = self.app.agent();
         let config = agent.map_or(&defaults, |agent| agent.config());

@@ -32,12 +32,14 @@ pub fn defer_choice(headers: &HeaderMap) -> ApiResult<DeferChoice> {
     if text.eq_ignore_ascii_case("off") {
         return Ok(DeferChoice::Off);
     }
-    text.parse().map(DeferChoice::Above).map_err(|_| {
-        let message = format!(
-            "X-Toolscout-Defer is {text:?}; send `off`, or the number of tokens from which on tools are deferred"
-        );
-        ApiError::invalid(StatusCode::BAD_REQUEST, "invalid_header", message)
-    })
+    if let Ok(tokens) = text.parse() {
+        return Ok(DeferChoice::Above(tokens));
+    }
+    let message = format!(
+        "X-Toolscout-Defer is {text:?}; send `off`, or the number of tokens from which on tools are deferred"
+    );
+    let status = StatusCode::BAD_REQUEST;
+    Err(ApiError::invalid(status, "invalid_header", message))
 }
 
 /// Checks the headers of a question to our agent, which searches the catalog of the server.
@@ -61,14 +63,15 @@ pub fn check_for_agent(headers: &HeaderMap) -> ApiResult<()> {
 /// The names of headers that look like these and are not known, for the client; the log is told of
 /// each once.
 pub fn ignored(proxy: Option<&Proxy>, headers: &HeaderMap) -> Option<HeaderValue> {
-    let unknown = headers
-        .keys()
-        .filter(|name| name.as_str().starts_with(OWN))
-        .filter(|name| ![DEFER, CATALOG, CONVERSATION, PROFILE].contains(name));
-    let names: Vec<String> = unknown
-        .take(MAX_IGNORED)
-        .map(|name| printable::name(name.as_str()))
-        .collect();
+    let mut names = Vec::new();
+    for name in headers.keys() {
+        let is_known = [DEFER, CATALOG, CONVERSATION, PROFILE].contains(name);
+        if name.as_str().starts_with(OWN) && !is_known {
+            names.push(printable::name(name.as_str()));
+        }
+    }
+    // A client that invents names must not fill the log, or the headers of the answer.
+    names.truncate(MAX_IGNORED);
     for header in &names {
         if proxy.is_none_or(|proxy| proxy.is_said_first(&format!("header {header}"))) {
             tracing::warn!(

@@ -103,10 +103,10 @@ pub fn not_served(
 fn dialect_of(path: &str, headers: &HeaderMap) -> Option<Dialect> {
     let below = model_routes::below_base(path).trim_start_matches('/');
     let resource = below.split('/').next().unwrap_or_default();
-    let is_of_sdk = |name: &str| headers.contains_key(name);
-    if is_of_sdk("anthropic-version") || ANTHROPIC.contains(&resource) {
+    // Headers that the SDKs of the providers send. Anthropic's sends both.
+    if headers.contains_key("anthropic-version") || ANTHROPIC.contains(&resource) {
         Some(Dialect::Messages)
-    } else if is_of_sdk("x-stainless-lang") || OPENAI.contains(&resource) {
+    } else if headers.contains_key("x-stainless-lang") || OPENAI.contains(&resource) {
         Some(Dialect::Chat)
     } else {
         None

@@ -63,12 +63,14 @@ impl ServedSearch for DefaultSearch {
 
 impl ToolSearch for DefaultSearch {
     fn search(&self, request: &SearchRequest) -> Found {
-        self.get(|search| ToolSearch::search(search, request))
-            .unwrap_or_else(|| Found::nothing("the catalog is being opened; try again in a moment"))
+        match self.opened.get() {
+            Some(search) => ToolSearch::search(search, request),
+            None => Found::nothing("the catalog is being opened; try again in a moment"),
+        }
     }
 
     fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
-        self.get(|search| search.tool(id)).flatten()
+        self.opened.get()?.tool(id)
     }
 
     fn tools(&self) -> Vec<Arc<Tool>> {

@@ -71,8 +71,11 @@ impl Opener {
         store: &Arc<dyn SharedStore>,
         name: &str,
     ) -> Result<(), NotOpened> {
+        // Only to check the name, as the engine does for its own catalogs.
         self.copy(name)?;
         let deleted = store.block_on(store.delete(name))?;
+        // The store first: a copy without its catalog is swept away, and the other way round it would be
+        // made again.
         self.forget_copy(name)?;
         if deleted {
             Ok(())
@@ -139,8 +142,11 @@ impl Opener {
         stored: &StoredCatalog,
         copy: Option<Followed>,
     ) -> Result<OpenCatalog, NotOpened> {
-        let is_of = |copy: &Followed| copy.source == stored.source_of_copy();
-        if !copy.as_ref().is_some_and(is_of) {
+        let is_of_it = match &copy {
+            Some(copy) => copy.source == stored.source_of_copy(),
+            None => false,
+        };
+        if !is_of_it {
             self.forget_copy(name)?;
         }
         match self.open_copy(store, name, stored) {
@@ -171,6 +177,7 @@ impl Opener {
             Err(error) if catalog.searcher().followed().is_none() => {
                 return Err(NotOpened::Refused(store_unavailable(error)));
             }
+            // The copy serves searches, and catches up once the store is back.
             Err(_) => {}
         }
         let shared = Shared {

@@ -29,6 +29,7 @@ pub(super) async fn report(task: Arc<Task>, store: Arc<dyn SharedStore>) {
                 return;
             }
             Ok(is_cancelled) => {
+                // By a request to another node.
                 if is_cancelled {
                     task.cancel.cancel();
                 }
@@ -38,6 +39,7 @@ pub(super) async fn report(task: Arc<Task>, store: Arc<dyn SharedStore>) {
                 tracing::warn!(task = id, %error, "other nodes do not learn how a task ended");
                 return;
             }
+            // The store is away. What the task does goes on, and is told when it is back.
             Err(_) => {}
         }
         if ended.is_some() {
@@ -56,6 +58,7 @@ pub(super) async fn report(task: Arc<Task>, store: Arc<dyn SharedStore>) {
 /// The body of a task of another node.
 pub(super) fn body_of(stored: StoredTask) -> Value {
     let mut body = stored.body;
+    // Its node never said how it ended, so what it said last would be shown as running for ever.
     if stored.is_lost && body["status"] == json!(TaskStatus::Running) {
         body["status"] = json!(TaskStatus::Failed);
         body["error"] = json!({

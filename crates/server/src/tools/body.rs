@@ -25,14 +25,14 @@ pub async fn read_tools(app: &App, request: Request, options: ReadOptions) -> Ap
             "application/json, application/yaml or application/x-ndjson",
         ));
     }
-    let _permit = app.bulk_bodies.try_acquire().map_err(|_| {
+    let Ok(_permit) = app.bulk_bodies.try_acquire() else {
         app.metrics.rejected("bulk_bodies");
-        ApiError::busy(
+        return Err(ApiError::busy(
             StatusCode::SERVICE_UNAVAILABLE,
             "overloaded",
             "the server is reading as many bodies of tools as it can; try again later",
-        )
-    })?;
+        ));
+    };
     let RawBody(bytes) = RawBody::from_request(request, &()).await?;
     let parsed = app
         .cpu_pool
@@ -88,14 +88,14 @@ pub fn require_valid_item(parsed: &Parsed) -> ApiResult<()> {
 /// # Errors
 /// 422 for an invalid tool, several tools, or one with another id.
 pub fn only_tool(parsed: Parsed, id: &ToolId) -> ApiResult<Tool> {
-    let mut tools = all_valid(parsed)?;
-    let count = tools.len();
-    let tool = tools.pop().filter(|_| count == 1).ok_or_else(|| {
-        ApiError::unprocessable(
-            "invalid_tool",
-            format!("the body has {count} tools, this route takes exactly one"),
-        )
-    })?;
+    let tool = match <[Tool; 1]>::try_from(all_valid(parsed)?) {
+        Ok([tool]) => tool,
+        Err(tools) => {
+            let count = tools.len();
+            let message = format!("the body has {count} tools, this route takes exactly one");
+            return Err(ApiError::unprocessable("invalid_tool", message));
+        }
+    };
     if tool.id != *id {
         let message = format!(
             "the tool in the body is {:?} and the path is of {:?}; make them equal",

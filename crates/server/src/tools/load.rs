@@ -18,6 +18,7 @@ use toolscout_state::catalog_writer::{Change, Written};
 
 /// A body with more tools than this becomes a task.
 const MAX_TOOLS_IN_REQUEST: usize = 1000;
+
 /// Writes the valid tools and answers with the outcome of each item, or with a task.
 ///
 /// # Errors
@@ -83,6 +84,7 @@ async fn upsert_in_steps(
     mut tools: Vec<Tool>,
 ) -> ApiResult<()> {
     let mut step = Step::first();
+    // In steps, so that other changes come in between, and a cancellation ends it soon.
     while !tools.is_empty() {
         if task.is_cancelled() {
             return Ok(());
@@ -122,11 +124,16 @@ fn positions(parsed: &Parsed) -> (Vec<(usize, ToolId)>, Vec<ItemResult>) {
     // The parser keeps tools and invalid items apart, both in order: the tools have the positions
     // that no invalid item has.
     let mut invalid = failures.iter().map(|failure| failure.item).peekable();
-    let ids = (1..=items)
-        .filter(|position| invalid.next_if_eq(position).is_none())
-        .zip(&parsed.tools)
-        .map(|(position, tool)| (position, tool.id.clone()))
-        .collect();
+    let mut tools = parsed.tools.iter();
+    let mut ids = Vec::with_capacity(parsed.tools.len());
+    for position in 1..=items {
+        if invalid.next_if_eq(&position).is_some() {
+            continue;
+        }
+        if let Some(tool) = tools.next() {
+            ids.push((position, tool.id.clone()));
+        }
+    }
     (ids, failures)
 }
 

@@ -28,41 +28,44 @@ impl Listed {
     }
 
     fn has(&self, searcher: &Searcher, id: &ToolId) -> bool {
-        let is_of_server = self
-            .server
-            .as_ref()
-            .is_none_or(|server| id.server() == server);
-        is_of_server
-            && (self.part.is_empty() || id.as_str().to_lowercase().contains(&self.part))
-            // Last, since it reads the tool.
-            && self.tag.as_ref().is_none_or(|tag| {
-                searcher
-                    .tool(id)
-                    .is_some_and(|tool| tool.tags.contains(tag))
-            })
+        if let Some(server) = &self.server
+            && id.server() != server
+        {
+            return false;
+        }
+        if !self.part.is_empty() && !id.as_str().to_lowercase().contains(&self.part) {
+            return false;
+        }
+        // Last, since it reads the tool.
+        match &self.tag {
+            Some(tag) => searcher
+                .tool(id)
+                .is_some_and(|tool| tool.tags.contains(tag)),
+            None => true,
+        }
     }
 }
 
 /// The listed tools after this id, at most `limit`.
 pub fn page(searcher: &Searcher, after: Option<&str>, listed: &Listed, limit: usize) -> ToolPage {
-    let mut ids = searcher
-        .ids_after(after)
-        .filter(|id| listed.has(searcher, id))
-        .peekable();
-    let (mut tools, mut bytes, mut last) = (Vec::new(), 0, None);
-    // The size is checked before a tool is added, so a page has at least one.
-    while tools.len() < limit && bytes < MAX_PAGE_BYTES {
-        let Some(id) = ids.next() else { break };
-        last = Some(id);
+    let (mut tools, mut bytes) = (Vec::new(), 0);
+    let (mut last, mut next_cursor) = (None, None);
+    for id in searcher.ids_after(after) {
+        if !listed.has(searcher, id) {
+            continue;
+        }
+        // Without a further tool there is no next page, even if the page is full. The size is checked
+        // before a tool is added, so a page has at least one.
+        if tools.len() == limit || bytes >= MAX_PAGE_BYTES {
+            next_cursor = last.map(paging::cursor_after);
+            break;
+        }
+        last = Some(id.as_str());
         if let Some(tool) = searcher.tool(id) {
             bytes += json_bytes(&tool);
             tools.push(ToolBody::from(&*tool));
         }
     }
-    let next_cursor = last
-        // Without further tools there is no next page, even if the page is full.
-        .filter(|_| ids.peek().is_some())
-        .map(|id| paging::cursor_after(id.as_str()));
     ToolPage {
         tools,
         next_cursor,
@@ -89,9 +92,11 @@ pub async fn of_store(
         limit,
     };
     let found = pushed.page(&page).await?;
-    let last = found.tools.last().filter(|_| found.has_more);
     Ok(ToolPage {
-        next_cursor: last.map(|tool| paging::cursor_after(tool.id.as_str())),
+        next_cursor: match found.tools.last() {
+            Some(last) if found.has_more => Some(paging::cursor_after(last.id.as_str())),
+            _ => None,
+        },
         tools: found.tools.iter().map(ToolBody::from).collect(),
         total: found.total,
         generation: found.generation,

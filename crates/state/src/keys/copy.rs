@@ -94,6 +94,7 @@ impl KeyCopy {
         changed: &[StoredKey],
         is_whole: bool,
     ) -> Result<(), KeyError> {
+        // One moment for all of them, so that the copy fits together.
         let now = SystemTime::now();
         self.keys.with(|connection| {
             let transaction = connection.transaction()?;

@@ -86,6 +86,7 @@ impl LocalSessions {
         work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, SessionError> {
         self.with(|connection| {
+            // Rolled back when it is dropped, which an error does.
             let transaction = connection.transaction()?;
             let value = work(&transaction)?;
             transaction.commit()?;
@@ -134,6 +135,7 @@ impl SessionTable for LocalSessions {
                 Some(other) if other != agent => return Ok(Begun::OtherAgent(other)),
                 Some(_) => {}
             }
+            // It was left by a process that ended: this one runs one turn of a conversation at a time.
             connection.execute(
                 "UPDATE turns SET status = 'interrupted' WHERE conversation = ?1 AND status = 'running'",
                 [conversation.as_str()],
@@ -185,6 +187,7 @@ impl SessionTable for LocalSessions {
     }
 
     fn adopt(&self, conversation: &ConversationId, owner: &str) -> Result<(), SessionError> {
+        // Never one that has an owner.
         let sql = "UPDATE conversations SET owner = ?2 WHERE id = ?1 AND owner IS NULL";
         self.with(|connection| connection.execute(sql, [conversation.as_str(), owner]))
             .map(drop)
