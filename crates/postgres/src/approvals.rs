@@ -68,7 +68,7 @@ impl SharedApprovals {
             .execute(&mut *transaction)
             .await?
             .rows_affected();
-        // In one transaction: whoever is told finds the answer.
+        // In one transaction, so that a node that is told of the answer also finds it.
         if answered > 0 {
             self.store.tell(&mut transaction, &message(id)).await?;
             transaction.commit().await?;
@@ -135,12 +135,12 @@ impl ApprovalBoard for SharedApprovals {
     async fn answered(&self, id: &str) -> Answer {
         let (mut told, wanted) = (self.store.listen_in(), message(id));
         loop {
-            // An error is no answer, so the store is asked again in a moment.
+            // If the store cannot be asked now, it is asked again in a moment.
             if let Ok(Some(answer)) = self.stored_answer(id).await {
                 return answer;
             }
             let heard = async {
-                // Whoever was behind looks as well.
+                // A receiver that lagged behind returns an error, and then looks too.
                 while told.recv().await.is_ok_and(|message| message != wanted) {}
             };
             let _ = timeout(LOOK, heard).await;
@@ -154,7 +154,7 @@ impl ApprovalBoard for SharedApprovals {
         answer: &Answer,
     ) -> Result<bool, BoardError> {
         if id.contains('\0') {
-            // PostgreSQL has no text with it.
+            // PostgreSQL stores no text with this character, so nothing can be found.
             return Ok(false);
         }
         let set = self.set_answer(scope, id, answer);
@@ -184,7 +184,7 @@ impl ApprovalBoard for SharedApprovals {
 
     fn forget(&self, id: &str) {
         let (board, id) = (SharedApprovals::new(&self.store), id.to_owned());
-        // What stays behind expires, and goes with the next question of the conversation.
+        // If this fails, the approval expires, and the next question of the conversation deletes it.
         self.store
             .runtime
             .spawn(async move { board.close(&id).await.map(drop) });

@@ -78,7 +78,7 @@ impl SharedApproved {
             .bind(text(server))
             .fetch_all(connection)
             .await?;
-        // In the transaction of the records, so that both are of one moment.
+        // Read in the same transaction as the records, so that both show the same moment.
         remembered.undecided = changes(&rows)?;
         Ok(remembered)
     }
@@ -109,7 +109,7 @@ impl SharedApproved {
         server: &str,
         update: &Update,
     ) -> Result<(), StoreError> {
-        // Deleted first, so that what is stored below stays.
+        // Deletes come first, so that they cannot remove what is stored below.
         for (delete, ids) in [
             (
                 "DELETE FROM approved_definitions WHERE catalog = $1 AND server = $2 AND id = ANY($3)",
@@ -219,7 +219,7 @@ impl ApprovedTable for SharedApproved {
     ) -> Result<bool, ApprovedError> {
         self.ask(WRITE_LIMIT, async {
             let mut transaction = self.store.pool.begin().await?;
-            // A decision that the list was not compared with would be undone.
+            // A person has decided since the list was compared, and writing it would undo that.
             if self.lock(&mut transaction, server).await? != decision {
                 return Ok(false);
             }
@@ -239,7 +239,8 @@ impl ApprovedTable for SharedApproved {
             for server in servers {
                 let number = self.lock(&mut transaction, server).await? + 1;
                 let remembered = self.read(&mut transaction, server).await?;
-                // All servers or none: without a verdict the transaction is dropped.
+                // Dropping the transaction undoes the servers before, so that all of them are reviewed
+                // or none.
                 let Some(update) = judge(server, remembered) else {
                     return Ok(());
                 };
@@ -270,7 +271,7 @@ fn json(tool: Option<&Tool>) -> Option<String> {
 
 fn record(row: &PgRow) -> Result<Record, StoreError> {
     let definition: Vec<u8> = row.try_get("definition")?;
-    // One of another length is that of no tool.
+    // A digest of another length matches no tool.
     let definition = <[u8; 32]>::try_from(definition).unwrap_or_default();
     Ok(Record {
         definition: definition.into(),

@@ -57,7 +57,7 @@ impl LocalChain {
             let log = match progress.log.take() {
                 Some(log) => log,
                 None => match AuditLog::open_existing(&progress.path) {
-                    // Nothing was called yet.
+                    // No tool was called yet.
                     Err(AuditError::Missing { .. }) => return Ok(None),
                     log => log?,
                 },
@@ -118,7 +118,7 @@ impl PostgresStore {
         let Some((copied, Some(first))) = read.await? else {
             return Ok(None);
         };
-        // A log that was begun anew has another first entry, and is another chain.
+        // A log that was started over has another first entry, so it counts as another chain.
         let chain = hex::encode(&first.hash);
         if let Some(copied) = copied
             && copied.chain == chain
@@ -137,7 +137,7 @@ impl PostgresStore {
         let Some((seq, hash)) = self.ask(READ_LIMIT, last).await? else {
             return Ok(Some(Copied { chain, seq: 0 }));
         };
-        // Each hash includes the one before, so that of the last entry stands for all before it.
+        // Each hash covers the entry before it, so comparing the last one compares the whole chain.
         let own = local.read(move |_, log| log.entries_after(seq - 1, 1));
         let is_same = match own.await?.as_deref() {
             Some([own, ..]) => own.hash == hash,
@@ -162,14 +162,14 @@ impl PostgresStore {
             seqs.push(entry.seq);
             texts.push(entry.text.as_str());
             hashes.push(entry.hash.as_slice());
-            // A damaged entry has none, and stays where it is.
+            // A damaged entry has no time, and takes that of the entry before it.
             let time_ms = fields.get("time_ms").and_then(Value::as_i64);
             times.push(time_ms.or(times.last().copied()).unwrap_or(0));
             tools.push(field("tool"));
             events.push(field("event"));
             decisions.push(field("decision"));
         }
-        // The number of entries is stored with them, so that a chain that was cut off is noticed.
+        // The number of entries is stored too, so that a later check notices if some were cut off.
         let mut transaction = self.pool.begin().await?;
         sqlx::query(
             "INSERT INTO audit_chains (chain, node, entries) VALUES ($1, $2, $3)
@@ -180,7 +180,8 @@ impl PostgresStore {
         .bind(seqs.last())
         .execute(&mut *transaction)
         .await?;
-        // A commit whose answer was lost is copied again.
+        // An entry may be there already: if the answer to a commit was lost, the entries are copied
+        // again.
         sqlx::query(
             "INSERT INTO audit (chain, seq, entry, hash, time_ms, tool, event, decision)
              SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::bytea[], $5::bigint[], $6::text[], $7::text[], $8::text[])
@@ -214,7 +215,7 @@ impl PostgresStore {
             let since_ms = filter
                 .since_ms
                 .map(|since| i64::try_from(since).unwrap_or(i64::MAX));
-            // One more than the page, to know whether there is a next one.
+            // One more than the page has, to know whether there is a next page.
             let rows = sqlx::query(
                 "SELECT node, audit.chain, seq, entry, hash, time_ms FROM audit
                  JOIN audit_chains ON audit_chains.chain = audit.chain

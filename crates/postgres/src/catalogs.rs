@@ -17,7 +17,7 @@ impl PostgresStore {
     /// [`StoreError`].
     pub async fn find(&self, name: &str) -> Result<Option<StoredCatalog>, StoreError> {
         if name.contains('\0') {
-            // PostgreSQL has no text with it.
+            // PostgreSQL stores no text with this character, so nothing can be found.
             return Ok(None);
         }
         let find = async {
@@ -82,13 +82,13 @@ impl PostgresStore {
         name: &str,
         max_catalogs: usize,
     ) -> Result<CreatedCatalog, StoreError> {
-        // Mostly it is there, and then no lock is needed.
+        // In most cases the catalog exists, and then no lock is needed.
         if let Some(found) = self.find(name).await? {
             return Ok(CreatedCatalog::Before(found));
         }
         let create = async {
             let mut transaction = self.pool.begin().await?;
-            // One at a time, so that the bound holds over all nodes.
+            // Only one node creates at a time, so that the limit holds over all nodes.
             sqlx::query("LOCK TABLE deleted_catalogs IN SHARE ROW EXCLUSIVE MODE")
                 .execute(&mut *transaction)
                 .await?;
@@ -99,7 +99,7 @@ impl PostgresStore {
             if count as usize >= max_catalogs {
                 return Ok(None);
             }
-            // After the generations of a former catalog of the name.
+            // Starts after the generations of a former catalog of this name.
             let created: i64 = sqlx::query_scalar(
                 "WITH created AS (
                      INSERT INTO catalogs (name, generation)
@@ -146,7 +146,7 @@ impl PostgresStore {
             .bind(name)
             .fetch_optional(&mut *transaction)
             .await?;
-            // Deleting the catalog's row deletes other rows, but drops no tables.
+            // Deleting the catalog's row deletes its other rows, but it does not drop tables.
             if let Some(catalog) = pushed {
                 Tables { catalog }.drop_all(&mut transaction).await?;
             }
@@ -158,7 +158,8 @@ impl PostgresStore {
             let Some(generation) = generation else {
                 return Ok(false);
             };
-            // The next catalog of the name goes on from here: no generation means two states.
+            // The next catalog of this name continues from here, so that one generation never stands
+            // for two states.
             sqlx::query(
                 "INSERT INTO deleted_catalogs VALUES ($1, $2)
                  ON CONFLICT (name) DO UPDATE SET generation = excluded.generation",

@@ -60,7 +60,7 @@ impl PostgresStore {
 
     async fn claim(&self, tokens: usize, allowed: &str) -> Result<Option<usize>, StoreError> {
         let claim = async {
-            // One statement, so that of two nodes that ask at once one gets the right.
+            // One statement, so that only one of two nodes that ask at the same time gets the right.
             let sql = format!(
                 "UPDATE enriching
                  SET node = $1, leased_until = now() + interval '{LEASE}', tokens = {TODAY} + $2,

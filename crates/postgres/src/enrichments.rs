@@ -66,9 +66,9 @@ impl Commit<'_> {
         changes: &mut Changes,
     ) -> Result<(), StoreError> {
         let ids: Vec<&str> = enriched.iter().map(|(tool, _)| tool.id.as_str()).collect();
-        // A tool that was changed while the model wrote has another hash.
+        // If a tool was changed while the model wrote about it, its hash is another one.
         let known = self.hashes(&ids).await?;
-        // By id, since no statement may write a row twice.
+        // Keyed by id, since one statement must not write a row twice.
         let mut rows = HashMap::new();
         for (tool, enrichment) in enriched {
             let (hash, _) = row::tool_json(tool)?;
@@ -85,7 +85,7 @@ impl Commit<'_> {
         for (&id, enrichment) in &rows {
             ids.push(id);
             models.push(enrichment.model());
-            // An array of arrays would need equal lengths.
+            // Sent as JSON, since an array of arrays would need equal lengths.
             texts.push(serde_json::Value::from(enrichment.texts()).to_string());
             sums.push(enrichment_checksum(id, enrichment.model(), enrichment.texts()).to_vec());
         }
@@ -132,7 +132,7 @@ impl Commit<'_> {
                 pushed.forget_texts(self.connection, &forgotten).await?;
             }
             let forgotten: HashSet<&str> = forgotten.iter().map(String::as_str).collect();
-            // Told in the order of the request, and not in that of the database.
+            // The answer keeps the order of the request: the database returns rows in any order.
             let (gone, others): (Vec<&ToolId>, Vec<&ToolId>) =
                 chunk.iter().partition(|id| forgotten.contains(id.as_str()));
             changes.changed.extend(gone.into_iter().cloned());
@@ -155,7 +155,7 @@ impl EnrichmentPage {
     /// What is after this generation, or everything.
     pub(super) fn after(generation: Option<u64>) -> Self {
         let after = match generation {
-            // Behind every tool of that generation.
+            // Starts behind every tool of that generation.
             Some(known) => known as i64 + 1,
             None => 0,
         };

@@ -70,7 +70,7 @@ impl StoreError {
                     "PostgreSQL: {message}; name the primary in the address: this server only reads"
                 ));
             }
-            // Class 08 are failed connections.
+            // Class 08 of PostgreSQL's error codes is about connections.
             _ if PASSING.contains(&code) || code.starts_with("08") => {
                 return StoreError::Unreachable(message.to_owned());
             }
@@ -89,7 +89,7 @@ impl From<sqlx::Error> for StoreError {
             sqlx::Error::Tls(reason) => StoreError::Refused(format!(
                 "the encrypted connection to the store failed: {reason}; check sslmode and sslrootcert of the address"
             )),
-            // All connections are busy, or none could be made.
+            // Either all connections are busy, or a new one could not be made.
             sqlx::Error::PoolTimedOut => {
                 StoreError::Unreachable("no connection within 3 s".to_owned())
             }
@@ -99,7 +99,7 @@ impl From<sqlx::Error> for StoreError {
             | sqlx::Error::RowNotFound => StoreError::Refused(format!(
                 "the store has what this version cannot read: {error}"
             )),
-            // Without the error itself, which may repeat the address with its password.
+            // The error itself is left out: it may repeat the address with its password.
             sqlx::Error::Configuration(_) => StoreError::Refused(
                 "the address of the store or a file that it names cannot be used".to_owned(),
             ),

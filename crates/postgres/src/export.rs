@@ -34,7 +34,7 @@ impl PostgresStore {
     /// # Errors
     /// [`StoreError::Refused`] where the name is taken.
     pub async fn export(&self, data: &DataDir, name: &str) -> Result<Exported, StoreError> {
-        // An export never mixes with what is there.
+        // An export never adds to a catalog that is there already.
         if data.catalogs()?.iter().any(|existing| existing == name) {
             return Err(StoreError::Refused(format!(
                 "{} has a catalog {name:?}; name a new folder",
@@ -43,7 +43,8 @@ impl PostgresStore {
         }
         let stored = self.find(name).await?.ok_or(StoreError::Deleted)?;
         let exported = self.export_into(data, name, &stored).await;
-        // Half a catalog would look like a whole one, and stand in the way of the next export.
+        // Half a catalog would look like a whole one, and the next export would be refused because of
+        // it.
         if exported.is_err() {
             match data.delete(name) {
                 Ok(()) | Err(Error::UnknownCatalog { .. }) => {}
@@ -71,7 +72,7 @@ impl PostgresStore {
         let source = (stored.id, stored.source.as_str());
         self.changes_since(source, everything, &mut write_part)
             .await?;
-        // The texts whose vectors are asked for are read back from the database.
+        // Commit first: the next step reads from the database which texts need vectors.
         writer.commit()?;
         let vectors = self.export_vectors(&catalog, &mut writer).await?;
         writer.commit()?;

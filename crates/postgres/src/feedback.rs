@@ -37,7 +37,7 @@ impl SharedFeedback {
 impl FeedbackTable for SharedFeedback {
     fn called(&self, catalog: &str) -> Result<Vec<(String, Vec<String>)>, FeedbackError> {
         self.ask(READ_LIMIT, async {
-            // In the order of bytes, as SQLite sorts: the result must not depend on the database.
+            // Sorted by bytes as in SQLite, so that the result does not depend on the database.
             let pairs: Vec<(String, String)> = sqlx::query_as(
                 "SELECT DISTINCT trim(query) COLLATE \"C\", tool COLLATE \"C\" FROM feedback
                  WHERE catalog = $1 AND outcome <> 'not_helpful' AND trim(coalesce(query, '')) <> ''

@@ -61,7 +61,7 @@ impl FollowingStore {
                 false => ToolsOf::Copied,
             },
         };
-        // Before it is asked: what is told meanwhile is asked for again.
+        // Reset before the store is asked, so that a notification that comes meanwhile is not lost.
         self.followed.set_told(false);
         let mut applied = Applied {
             catalog: &self.catalog,
@@ -88,11 +88,11 @@ impl FollowingStore {
         let head = reached.state;
         self.followed.set_total(reached.total);
         if reached.is_pushed_down {
-            // Before the copy loses its tools: from now on they are looked for in the store.
+            // Set before the copy loses its tools, so that searches already go to the store.
             self.followed.set_pushed_down(true);
         }
         if before != Some(head) || applied.writer.is_some() {
-            // Until it is committed: if that fails, the ranker's file may be newer than the rest.
+            // If the commit fails, the ranker's file may be newer than the rest of the catalog.
             self.is_unsure = true;
             applied.remove_others()?;
             let writer = applied.writer()?;
@@ -179,7 +179,7 @@ impl Applied<'_> {
             Part::Ranker(ranker) if ranker.as_ref() != self.ranker() => {
                 self.writer()?.set_ranker(ranker.as_ref())?;
             }
-            // Nothing changes, so no writer is begun: it takes the lock of the node's catalog.
+            // Nothing changes, so no writer is needed, and with it no lock on the node's catalog.
             Part::Tools(_) | Part::Removed(_) | Part::Ranker(_) => {}
         }
         Ok(())
@@ -240,7 +240,7 @@ impl CatalogStore for FollowingStore {
                 return Err(error.into());
             }
         };
-        // It is written, whatever becomes of this node's copy.
+        // The change is stored, even if this node's copy cannot follow now.
         if generation != self.catalog.searcher().generation()
             && let Err(error) = self.catch_up(generation)
         {
@@ -256,7 +256,7 @@ impl CatalogStore for FollowingStore {
         if self.is_unsure || self.followed.is_behind() {
             self.catch_up(self.followed.told())?;
         }
-        // Vectors that another process has embedded.
+        // Another process may have embedded vectors.
         Ok(self.catalog.refresh()?)
     }
 
@@ -264,7 +264,7 @@ impl CatalogStore for FollowingStore {
         if self.followed.is_deleted() {
             return false;
         }
-        // While the store is away, the hub waits for it, and wakes this once it is back.
+        // While the store is away there is no point: the hub wakes this once it is back.
         let is_to_ask = self.is_unsure || self.followed.is_behind();
         (is_to_ask && self.store.problem().is_none()) || self.catalog.may_be_behind()
     }

@@ -26,7 +26,8 @@ impl PostgresStore {
     /// # Errors
     /// [`StoreError`].
     pub async fn forget(&self) -> Result<u64, StoreError> {
-        // The newest of the old generations stays: a node may be there, and is told what came after it.
+        // The newest of the old generations stays, since a node may still be at it and ask what changed
+        // after it.
         let old: Vec<(i64, i64)> = sqlx::query_as(
             "SELECT catalog, max(generation) FROM generations
              WHERE committed_at < now() - make_interval(days => $1)
@@ -46,8 +47,8 @@ impl PostgresStore {
     /// A node that has this generation needs to know what was removed after it, and none before.
     async fn forget_until(&self, catalog: i64, generation: i64) -> Result<u64, StoreError> {
         let mut transaction = self.pool.begin().await?;
-        // As a write does, so that no two wait for each other's tools; one that is being written
-        // waits for the next time.
+        // The same lock as a write takes, so that the two cannot deadlock. A catalog that is being
+        // written is skipped until the next time.
         let is_locked: Option<i32> =
             sqlx::query_scalar("SELECT 1 FROM catalogs WHERE id = $1 FOR UPDATE SKIP LOCKED")
                 .bind(catalog)

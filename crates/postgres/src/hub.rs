@@ -85,7 +85,7 @@ impl FollowedCatalog {
 
     /// What to wake when the store has a newer generation.
     pub fn set_waker(&self, waker: Waker) {
-        // It has one writer only.
+        // A catalog has only one writer, so the waker is set only once.
         let _ = self.waker.set(waker);
     }
 
@@ -274,7 +274,7 @@ impl Hub {
             true => self.set_all(&heads.catalogs),
             false => self.set_changed(&heads.catalogs),
         }
-        // A deleted catalog is in no answer, so only the number of all tells that one is missing.
+        // The answer does not name deleted catalogs. Only the total number shows that one is gone.
         match self.names.read().as_ref() {
             Some(names) => names.len() == heads.total,
             None => false,
@@ -293,7 +293,7 @@ impl Hub {
         for head in catalogs {
             names.insert(head.name.clone(), head.id);
         }
-        // Made before the lock is taken: requests that read names do not wait for it.
+        // Built before the lock is taken, so that requests that read names do not wait.
         *self.names.write() = Some(Arc::new(names));
     }
 
@@ -317,7 +317,7 @@ impl Hub {
         let mut names = self.names.write();
         let names = names.get_or_insert_default();
         match names.get(&head.name) {
-            // Most changes are not of names, and inserting may have to copy all of them.
+            // The name is known already. Inserting it again could copy the whole map.
             Some(id) if *id == head.id => Some(*id),
             _ => Arc::make_mut(names).insert(head.name.clone(), head.id),
         }
@@ -330,7 +330,7 @@ impl Hub {
     /// `ID GENERATION`, as a commit announces them.
     fn note(&self, announced: &str) {
         let Some((id, generation)) = parse_announced(announced) else {
-            // A catalog that was created or deleted, or what else nodes follow.
+            // Something else: a catalog was created or deleted, or keys and the like changed.
             return self.hurry.notify_one();
         };
         if let Some(catalog) = self.open_one(id)
@@ -369,7 +369,7 @@ impl PostgresStore {
                     .await?;
                 Ok(())
             };
-            // Otherwise the list forgets it in a while.
+            // If this fails, the list forgets the node after a while.
             let _ = within(CONNECT_LIMIT, gone).await;
         }
         self.servers.close().await;
@@ -409,11 +409,11 @@ impl PostgresStore {
         loop {
             if let Ok(mut listener) = within(CONNECT_LIMIT, self.listener()).await {
                 pause = FIRST_RETRY;
-                // What was announced before is found by asking.
+                // Asking finds what was announced before this connection.
                 self.hurry();
                 tokio::select! {
                     () = self.note_all(&mut listener) => {}
-                    // A connection that was cut says nothing of it.
+                    // A connection that was cut gives no error.
                     () = self.servers.switched() => {}
                     () = self.hub.returned.notified() => {}
                 }
@@ -449,12 +449,12 @@ impl PostgresStore {
         let mut since: Option<(String, Instant)> = None;
         let mut failovers = self.figures.failovers.get();
         loop {
-            // Another server gives other transactions the same numbers.
+            // Numbers of transactions mean nothing on another server.
             if self.figures.failovers.get() != failovers {
                 failovers = self.figures.failovers.get();
                 since = None;
             }
-            // After a failure, too, everything is asked for: `since` is set again only by an answer.
+            // `since` is set again only by an answer, so after a failure the node asks for everything.
             let known = since
                 .take()
                 .filter(|(_, asked_at)| asked_at.elapsed() < WHOLE_POLL);
@@ -486,7 +486,7 @@ impl PostgresStore {
                 beaten = Some(Instant::now());
                 self.tend(asked.is_ok()).await;
             }
-            // A question after another, however often one is asked for.
+            // A short pause, so that many notifications cause few questions.
             tokio::time::sleep(Duration::from_millis(5)).await;
             let _ = tokio::time::timeout(POLL, self.hub.hurry.notified()).await;
         }
@@ -509,7 +509,7 @@ impl PostgresStore {
 
     /// What is done from time to time. What fails is done again soon.
     async fn tend(&self, is_there: bool) {
-        // Another server may have been promoted while the one before goes on.
+        // Another server may have been promoted although the former one still runs.
         let _ = self.servers.choose().await;
         if is_there {
             let _ = self.ask(CONNECT_LIMIT, self.beat()).await;
@@ -580,7 +580,7 @@ impl PostgresStore {
         let followed = self.followed();
         let followed = serde_json::to_string(&followed).unwrap_or_default();
         let mut transaction = self.pool.begin().await?;
-        // Worth nothing in a moment, so it waits for no standby.
+        // Outdated in a moment, so it need not wait for a standby.
         sqlx::query("SET LOCAL synchronous_commit TO local")
             .execute(&mut *transaction)
             .await?;

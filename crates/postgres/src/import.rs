@@ -94,7 +94,7 @@ impl PostgresStore {
         let source = Source::open(data, name)?;
         let (id, existing) = self.begin_import(name, &source.identity, existing).await?;
         let mut imported = Imported {
-            // First, so that no node embeds what is known.
+            // Vectors come first, so that no node embeds these texts again.
             vectors: self.import_vectors(&source.database).await?,
             ..Imported::default()
         };
@@ -113,7 +113,7 @@ impl PostgresStore {
             .import_enrichments(id, &source.searcher, existing)
             .await?;
         if existing == Existing::Replace {
-            // After the imported ones are there, so that searches find tools all the time.
+            // Only after the imported tools are stored, so that searches find tools all the time.
             let wanted: HashSet<&ToolId> = tools.iter().map(|tool| &tool.id).collect();
             let mut others = self.ids(id).await?;
             others.retain(|other| !wanted.contains(other));
@@ -125,7 +125,7 @@ impl PostgresStore {
             self.put_settings(id, source.searcher.settings(), ranker)
                 .await?;
         }
-        // Last: until then it counts as interrupted, and may be asked for again.
+        // Until this is stored, the import counts as interrupted and can be run again.
         self.set_importing(id, None).await?;
         Ok(imported)
     }
@@ -143,7 +143,8 @@ impl PostgresStore {
                 Ok((created.id, Existing::Replace))
             }
             CreatedCatalog::Before(found) if existing == Existing::Refuse => {
-                // An interrupted import of this very catalog made it, so replacing it loses nothing.
+                // It was created by an interrupted import of the same catalog, so replacing it loses
+                // nothing.
                 if self.importing(found.id).await?.as_deref() == Some(identity) {
                     return Ok((found.id, Existing::Replace));
                 }
@@ -239,7 +240,7 @@ impl PostgresStore {
                 continue;
             };
             let (vectors, _) = database.vectors(model, dimensions)?;
-            // In one order, so that no two imports wait for each other.
+            // Sorted, so that two imports cannot deadlock.
             let mut vectors: Vec<(TextHash, Vec<f32>)> = vectors.into_iter().collect();
             vectors.sort_unstable_by_key(|(text, _)| *text);
             for chunk in vectors.chunks(CHUNK) {

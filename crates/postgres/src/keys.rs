@@ -52,7 +52,7 @@ impl SharedKeys {
 
     fn update(&self, sql: &'static str, id: &str, now_s: u64) -> Result<bool, KeyError> {
         if id.contains('\0') {
-            // PostgreSQL has no text with it.
+            // PostgreSQL stores no text with this character, so nothing can be found.
             return Ok(false);
         }
         self.ask(WRITE_LIMIT, async {
@@ -65,7 +65,8 @@ impl SharedKeys {
                 .execute(&mut *transaction)
                 .await?
                 .rows_affected();
-            // Otherwise the generation is not raised either: nodes would follow for nothing.
+            // If nothing changed, the new generation is not stored either: nodes would read it for
+            // nothing.
             if changed > 0 {
                 self.store.announce(&mut transaction, HEAD).await?;
                 transaction.commit().await?;
@@ -162,10 +163,10 @@ impl PostgresStore {
             .await?;
         let known = copy.generation(&source).map_err(unusable)?;
         if known == Some(head) {
-            // A copy counts for a while only after it was last compared with the store.
+            // Keys of a copy are accepted for a limited time after it was last compared with the store.
             return copy.confirm().map_err(unusable);
         }
-        // A backup was put back where it is behind.
+        // If the store is behind, it was restored from a backup, and all keys are read.
         let known = known.filter(|known| *known < head);
         let changed = self.keys_since(known.unwrap_or(0), head).await?;
         copy.apply(&source, head, &changed, known.is_none())
@@ -178,7 +179,8 @@ impl PostgresStore {
              ORDER BY generation, id LIMIT $4"
         );
         let mut changed = Vec::new();
-        // Behind every id of the known generation. What is past the head comes with the next look.
+        // Starts behind every id of the known generation. Keys newer than the head are read the next
+        // time.
         let mut after = (known + 1, String::new());
         loop {
             let rows = sqlx::query(sqlx::AssertSqlSafe(sql.clone()))

@@ -252,7 +252,7 @@ impl PostgresStore {
     }
 
     fn note_failure(&self, error: &StoreError) {
-        // Those two are answers of a store that is there.
+        // These two errors come from a store that answers.
         if !matches!(error, StoreError::Deleted | StoreError::Catalog(_)) {
             self.figures.failures.inc();
             self.servers.suspect(error);
@@ -277,7 +277,7 @@ fn servers_of(settings: &StoreSettings) -> Result<Vec<Server>, StoreError> {
             "no store is named; set --store or TOOLSCOUT_STORE".to_owned(),
         ));
     };
-    // Said in words of its own: an error of the parser may repeat a part of the address, even the password.
+    // The parser's own error is not shown: it may repeat a part of the address, even the password.
     let unusable = format!("the store {address} is not an address of PostgreSQL");
     toolscout_base::tls::provide();
     let Some(named) = address.servers() else {
@@ -300,7 +300,7 @@ fn connect_options(
     options: PgConnectOptions,
     settings: &StoreSettings,
 ) -> Result<PgConnectOptions, StoreError> {
-    // The server ends what a node that hangs or died has begun, so that its locks are freed.
+    // With these limits PostgreSQL ends what a hanging or dead node has started, and frees its locks.
     let mut options = options
         .application_name("toolscout")
         .disable_statement_logging()

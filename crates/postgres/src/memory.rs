@@ -108,7 +108,7 @@ impl PostgresStore {
                 continue;
             }
             let store = Arc::clone(self);
-            // Nobody waits for it, since a model may take seconds to embed what is new.
+            // Not awaited, since a model may take seconds to embed what is new.
             tokio::task::spawn_blocking(move || {
                 if let Err(error) = store.follow_memory(&catalog) {
                     tracing::warn!(%error, "a usage memory cannot be followed; trying again");
@@ -122,7 +122,7 @@ impl PostgresStore {
     /// Brings the memory of a catalog up to the store. Blocks.
     fn follow_memory(&self, catalog: &FollowedCatalog) -> Result<(), StoreError> {
         let followed = &catalog.memory;
-        // One at a time, so that no older state is applied over a newer one.
+        // One thread at a time, so that an older state is never applied over a newer one.
         let _one = followed.following.lock();
         let memory = followed.catalog.memory();
         let known = memory.followed()?;
@@ -149,8 +149,8 @@ impl PostgresStore {
                 .fetch_optional(&mut *transaction)
                 .await?;
         let (is_on, generation, deleted_at) = head.unwrap_or_default();
-        // A deleted row leaves no trace, so after a deletion everything is read; and so it is where a
-        // backup was put back that is behind.
+        // A deleted row leaves no trace, so after a deletion everything is read again. The same goes
+        // for a store that was restored from an older backup.
         let known = known.map(|known| known as i64);
         let known = known.filter(|known| (deleted_at..=generation).contains(known));
         let rows = sqlx::query(
@@ -169,7 +169,7 @@ impl PostgresStore {
             let (times, at_ms): (i64, i64) = (row.try_get("times")?, row.try_get("at_ms")?);
             let source = Source::read(row.try_get("source")?);
             match entries.last_mut() {
-                // Rows of one pair follow each other, one for each teacher.
+                // Rows of the same pair follow each other: there is one for each teacher.
                 Some(last) if last.query == query && last.tool.as_str() == tool => {
                     last.times += times as u64;
                     last.at_ms = last.at_ms.max(at_ms);
@@ -200,7 +200,7 @@ impl PostgresStore {
             return Ok(false);
         }
         let generation = head.generation + 1;
-        // A voter counts once.
+        // A key that votes counts once, so `times` does not grow for it.
         sqlx::query(
             "INSERT INTO remembered (catalog, pair, source, query, tool, times, at_ms, generation)
              VALUES ($1, $2, $3, $4, $5, 1, $6, $7)
@@ -230,7 +230,7 @@ impl PostgresStore {
     async fn delete_remembered(&self, catalog: i64, what: &Deletion) -> Result<usize, StoreError> {
         let mut transaction = self.pool.begin().await?;
         let generation = begin(&mut transaction, catalog).await?.generation + 1;
-        // Each condition has the parameter, since PostgreSQL refuses one that no statement uses.
+        // Each condition uses $2, since PostgreSQL refuses a parameter that is not used.
         let (condition, value) = match what {
             Deletion::All => ("$2 = ''", String::new()),
             Deletion::Tool(tool) => ("tool = $2", tool.to_string()),
@@ -342,7 +342,7 @@ async fn evict_votes(
 
 fn pair(entry: &Entry) -> Vec<u8> {
     let mut hasher = blake3::Hasher::new();
-    // No text has this character, so no two pairs are the same.
+    // No text has this byte, so no two pairs give the same hash.
     hasher.update(entry.query.as_bytes()).update(&[0]);
     hasher.update(entry.tool.as_str().as_bytes());
     hasher.finalize().as_bytes()[..16].to_vec()

@@ -225,7 +225,8 @@ fn check(schema: &str, run: &[(i32, String)]) -> Result<(), StoreError> {
 /// # Errors
 /// As [`read`], and [`StoreError::Refused`] for a user who may not create tables.
 pub async fn run(connection: &mut PgConnection, schema: &str) -> Result<(), StoreError> {
-    // Without a lock: mostly there is nothing to do, and a user without rights can still serve.
+    // Checked without a lock: in most cases there is nothing to do, and a user who may not create
+    // tables can still run a server.
     if read(connection, schema).await?.open.is_empty() {
         return Ok(());
     }

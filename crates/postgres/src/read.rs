@@ -88,8 +88,8 @@ impl PostgresStore {
         self.ready(READ_LIMIT).await?;
         if let Some(standby) = self.servers.standby() {
             let begun = self.begin(Server::Standby(standby), (id, source), &since);
-            // If it fails or lacks something, the primary is asked. Once something was applied it is too
-            // late for that.
+            // If the standby fails or is behind, the primary is asked. That is no longer possible once
+            // a part was applied.
             if let Ok(Some(begun)) = begun.await {
                 return begun.read(&since, apply).await;
             }
@@ -122,7 +122,7 @@ impl PostgresStore {
         };
         let (transaction, head) = within(READ_LIMIT, begin).await?;
         let Some(head) = head else { return Ok(None) };
-        // Another database may answer under the address.
+        // The address may lead to another database by now.
         if head.source != source {
             return Ok(None);
         }
@@ -155,7 +155,7 @@ impl Begun<'_> {
         let (id, head) = (self.id, self.head);
         let transaction = &mut self.transaction;
         let reached = head.reached(since.tools);
-        // What the node has, if that is a state of this catalog, with its tools or without.
+        // The node's state, if it is one of this catalog and of the same kind of copy.
         let was_pushed_down = since.tools == ToolsOf::PushedDown;
         let known = match head.is_known && reached.is_pushed_down == was_pushed_down {
             true => since.state,
@@ -182,7 +182,7 @@ impl Begun<'_> {
                 apply(Part::Tools(rows.tools))?;
             }
             let has_new_enrichments = is_after(head.enrichments_generation, generation);
-            // Those of a catalog that is pushed down are in the store alone, as its tools are.
+            // Texts of a catalog that is pushed down stay in the store, as its tools do.
             if has_new_enrichments && !reached.is_pushed_down {
                 let mut page = EnrichmentPage::after(generation);
                 while let Some(enriched) = within(READ_LIMIT, page.next(transaction, id)).await? {
@@ -194,7 +194,7 @@ impl Begun<'_> {
             let ranker = within(READ_LIMIT, ranker(transaction, id)).await?;
             apply(Part::Ranker(ranker))?;
         }
-        // It only read, so a failure to end it loses nothing.
+        // The transaction only read, so a failure to end it loses nothing.
         let _ = within(READ_LIMIT, async { Ok(self.transaction.rollback().await?) }).await;
         Ok(reached)
     }
@@ -256,8 +256,8 @@ async fn head(
         generation: unsigned(&row, "generation")?,
         mark: unsigned(&row, "mark")?,
     };
-    // The mark that the store gave to the node's generation. A store that was put back to an older state
-    // gives the same numbers again, with other marks.
+    // The mark of the node's generation in the store. A store that was restored from a backup counts on
+    // from an older generation, but with other marks.
     let known: Option<i64> = row.try_get("known")?;
     let is_known = match (since.state, known) {
         (Some(since), Some(mark)) => {
@@ -313,7 +313,7 @@ struct Rows {
 
 impl Page {
     fn after(generation: Option<u64>) -> Self {
-        // Behind every id of that generation.
+        // Starts behind every id of that generation.
         let generation = generation.map_or(0, |generation| generation as i64 + 1);
         Page {
             after: (generation, String::new()),

@@ -39,7 +39,7 @@ fn name_in<'a>(id: &'a str, server: &str) -> Option<&'a str> {
 
 /// A tool whose row is as it was written.
 pub(super) fn tool(id: &str, json: &str, hash: Vec<u8>) -> Result<Tool, StoreError> {
-    // Before it is parsed: a disk or a person may have changed a text that is still a tool.
+    // The hash is compared first: a damaged text may still parse as a tool.
     if blake3::hash(json.as_bytes()).as_bytes() != hash.as_slice() {
         return Err(damaged(id, "it is not what was written"));
     }

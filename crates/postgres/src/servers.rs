@@ -104,7 +104,7 @@ impl Servers {
         reads: StoreReads,
         failovers: Counter<u64, AtomicU64>,
     ) -> Self {
-        // There is no other.
+        // A single server is the primary without asking.
         let only = (all.len() == 1).then_some(0);
         let chosen = Chosen {
             primary: only,
@@ -216,7 +216,7 @@ impl Servers {
             None => {
                 chosen.primary = None;
                 chosen.problem = self.problem(roles, chosen.newest);
-                // The next request asks again.
+                // So that the next request asks the servers again.
                 self.is_suspect.store(true, Ordering::Release);
             }
         }
@@ -284,11 +284,12 @@ impl Door {
             .max_connections(MAX_CONNECTIONS)
             .acquire_timeout(CONNECT_LIMIT)
             .idle_timeout(Duration::from_secs(60))
-            // Done below, with a limit: a connection that was cut does not answer at all.
+            // Tested below with a time limit: a connection that was cut never answers.
             .test_before_acquire(false)
             .before_acquire(move |connection, about| {
                 let since = meant.lock().since;
-                // An older one leads to the server before, or is of a session to be let go of.
+                // An older connection leads to the former server, or belongs to a session that should
+                // end.
                 let is_meant = about.age < since.elapsed();
                 async move {
                     let ping = timeout(PING_LIMIT, connection.ping());
@@ -304,7 +305,8 @@ impl Door {
     /// that way when the server writes again.
     fn renew(&self) {
         let mut leads = self.leads.lock();
-        // Several requests may tell of the same failure. The first has let the connections go.
+        // Several requests may report the same failure, and new connections should not be dropped
+        // again.
         if leads.since.elapsed() >= PAUSE {
             leads.since = Instant::now();
         }
@@ -368,7 +370,7 @@ fn newest_primary(
         if is_left_behind(*line, newest) {
             continue;
         }
-        // The first in the address of equals.
+        // Of equals the first in the address wins.
         if best.is_none_or(|(_, best)| line.number > best.number) {
             best = Some((place, *line));
         }
@@ -378,7 +380,7 @@ fn newest_primary(
 
 fn is_left_behind(line: Line, newest: Option<Line>) -> bool {
     match newest {
-        // Lines of another database say nothing of this one.
+        // Numbers of different databases cannot be compared.
         Some(newest) => newest.system == line.system && newest.number > line.number,
         None => false,
     }

@@ -77,7 +77,8 @@ impl SharedSessions {
     ) -> Result<Result<i64, SessionError>, StoreError> {
         let (id, now) = (conversation.as_str().as_bytes(), now_ms());
         let mut transaction = self.store.pool.begin().await?;
-        // Holds the row to the end, so that one turn of a conversation begins at a time.
+        // The upsert locks the row until the end, so that only one turn of a conversation begins at a
+        // time.
         let owned: Option<String> = sqlx::query_scalar(
             "INSERT INTO conversations (id, title, owner, agent, created_ms, updated_ms)
              VALUES ($1, $2, $3, $5, $4, $4)
@@ -91,7 +92,7 @@ impl SharedSessions {
         .bind(text(agent))
         .fetch_optional(&mut *transaction)
         .await?;
-        // Returning early drops the transaction, so a refused turn leaves the row as it was.
+        // Returning early drops the transaction, which undoes the upsert above.
         let conversation = conversation.to_string();
         let Some(of_conversation) = owned else {
             return Ok(Err(SessionError::NotOwned { conversation }));
@@ -105,7 +106,8 @@ impl SharedSessions {
         if is_running(&mut transaction, id).await? {
             return Ok(Err(SessionError::Busy { conversation }));
         }
-        // A turn whose lease has ended was left by a node that died, with the calls that it asked about.
+        // A turn that is still marked as running was left by a node that died, and so were its
+        // approvals.
         for left in [
             "UPDATE turns SET status = 'interrupted' WHERE conversation = $1 AND status = 'running'",
             "DELETE FROM approvals WHERE conversation = $1",
@@ -141,9 +143,9 @@ impl SharedSessions {
     ) -> Result<bool, StoreError> {
         let id = conversation.as_str().as_bytes();
         let mut transaction = self.store.pool.begin().await?;
-        // In the order in which a turn begins, so that neither waits for the other for ever. The
-        // toolbox is in the same transaction as the answer: one of another turn would show tools that
-        // the model never loaded.
+        // The rows are locked in the same order as at the beginning of a turn, so that the two cannot
+        // deadlock. The toolbox is stored together with the answer: one of another turn would show
+        // tools that the model never loaded.
         let update = "UPDATE conversations SET toolbox = $2, updated_ms = $3
              WHERE id = $1 AND EXISTS (
                  SELECT 1 FROM turns
@@ -174,7 +176,7 @@ impl SharedSessions {
         .await?
         .rows_affected();
         if is_own == 0 || ended == 0 {
-            // The answer of a commit may have been lost: then it is as it should be.
+            // The turn may have been stored already by a commit whose answer was lost.
             let stored: Option<String> = sqlx::query_scalar(
                 "SELECT status FROM turns WHERE conversation = $1 AND number = $2 AND node = $3",
             )
@@ -280,7 +282,7 @@ impl SharedSessions {
             .execute(&mut *transaction)
             .await?
             .rows_affected();
-        // A node that runs a turn of it learns of it as of a stop.
+        // A node that runs a turn of it is told as if the turn was stopped.
         let message = stop_message(conversation);
         self.store.tell(&mut transaction, &message).await?;
         transaction.commit().await?;
@@ -348,7 +350,7 @@ impl SessionTable for SharedSessions {
         end: &TurnEnd,
     ) -> Result<(), SessionError> {
         let begun = Instant::now();
-        // An answer that took minutes should not be lost because another server takes over just now.
+        // Tried again for a while, so that a failover does not lose an answer that took minutes.
         loop {
             match self.ask(WRITE_LIMIT, self.end(conversation, number, end)) {
                 Err(SessionError::Unavailable { .. }) if begun.elapsed() < SAVE_PATIENCE => {
@@ -472,7 +474,7 @@ impl SessionTable for SharedSessions {
                 .bind(number)
                 .fetch_optional(&self.store.pool)
                 .await?;
-            // A turn without events is there all the same.
+            // A turn without events still exists, so the answer is not `None`.
             Ok(events.map(|text| as_json(text).unwrap_or_default()))
         })
     }
@@ -511,10 +513,10 @@ impl SessionTable for SharedSessions {
     async fn renewal_due(&self, conversation: &ConversationId) {
         let (mut told, wanted) = (self.store.listen_in(), stop_message(conversation));
         let heard = async {
-            // Whoever was behind looks as well.
+            // A receiver that lagged behind returns an error, and then looks too.
             while told.recv().await.is_ok_and(|message| message != wanted) {}
         };
-        // What was told before this is in the store too.
+        // Messages that came before `listen_in` are not lost: the store has what they were about.
         let _ = timeout(RENEWAL, heard).await;
     }
 
@@ -542,7 +544,7 @@ impl SessionTable for SharedSessions {
 
 /// What nodes are told of a turn that should be stopped.
 fn stop_message(conversation: &ConversationId) -> String {
-    // Of bounded length, and without characters that a message cannot have.
+    // Hashed, since a message has a bounded length and cannot have every character.
     let hash = blake3::hash(conversation.as_str().as_bytes());
     format!("stop {}", hash.to_hex())
 }

@@ -164,7 +164,7 @@ impl PostgresStore {
              ORDER BY page.name",
         )
         .bind(&page.after)
-        // One more, which tells whether there are more.
+        // One more than the page has, to know whether there are more.
         .bind(i64::from(page.limit) + 1)
         .bind(MEASURED_TOOLS)
         .fetch_all(&self.pool)
@@ -172,7 +172,7 @@ impl PostgresStore {
         let mut listed = ListedCatalogs::default();
         for row in &rows {
             (listed.total, listed.tools) = (row.try_get("total")?, row.try_get("all_tools")?);
-            // None where the page is empty.
+            // NULL if the page is empty.
             if let Some(name) = row.try_get("name")? {
                 listed.catalogs.push(CatalogStatus {
                     name,
@@ -282,7 +282,7 @@ pub(super) async fn write_problem(
     )
     .fetch_one(connection)
     .await?;
-    // The first cause comes first: a standby is read-only, too.
+    // The order matters: a standby is read-only too.
     let problem = if row.try_get("is_standby")? {
         "this server is a standby, which only reads; name the primary in the address".to_owned()
     } else if row.try_get("is_read_only")? {
@@ -322,11 +322,11 @@ struct ListedCatalogs {
 fn lag(followed: &Followed, heads: &Heads) -> BTreeMap<String, i64> {
     let mut lags = BTreeMap::new();
     for (id, has) in followed {
-        // The key of how many are open is no number.
+        // `OPEN` is among the keys and is not a number.
         let Ok(id) = id.parse() else { continue };
-        // Others were deleted since the node told of them.
+        // A catalog that is missing here was deleted meanwhile.
         if let Some((name, generation)) = heads.get(&id) {
-            // Below 0 where the store was put back to an older state.
+            // The difference is negative if the store was restored from an older backup.
             lags.insert(name.clone(), (generation - has).max(0));
         }
     }

@@ -45,11 +45,11 @@ impl PostgresStore {
             .bind(text(catalog))
             .bind(body.to_string())
             .bind(&self.node.instance)
-            // Nothing is added to null.
+            // NULL for a task that has ended: the sum with it is NULL too.
             .bind(is_running.then_some(LEASE_S))
             .fetch_optional(&self.pool)
             .await?;
-            // What was said before the end, and comes after it, changes nothing.
+            // No row: a late report of a task that has ended changes nothing.
             Ok(is_cancelled.unwrap_or(false))
         };
         self.ask(WRITE_LIMIT, save).await
@@ -84,7 +84,7 @@ impl PostgresStore {
     /// [`StoreError`].
     pub async fn find_task(&self, id: &str) -> Result<Option<StoredTask>, StoreError> {
         if id.contains('\0') {
-            // PostgreSQL has no text with it.
+            // PostgreSQL stores no text with this character, so nothing can be found.
             return Ok(None);
         }
         let find = async {
@@ -129,7 +129,7 @@ impl PostgresStore {
     pub async fn report_due(&self, id: &str) {
         let (mut told, wanted) = (self.listen_in(), message(id));
         let heard = async {
-            // Whoever was behind looks as well.
+            // A receiver that lagged behind returns an error, and then looks too.
             while told.recv().await.is_ok_and(|message| message != wanted) {}
         };
         let _ = timeout(REPORT, heard).await;

@@ -49,10 +49,10 @@ impl SharedEmbedder {
             if missing.is_empty() {
                 return Ok(found);
             }
-            // Only what this node has claimed is embedded here, so that no text is embedded twice.
+            // Only claimed texts are embedded here, so that no two nodes embed the same text.
             let mut claimed = self.claim(&missing).await?;
             if !claimed.is_empty() {
-                // Who had claimed them before may have stored them since they were asked for.
+                // The former holder of the claims may have stored vectors since they were looked up.
                 let late = self.stored(&claimed).await?;
                 if !late.is_empty() {
                     let hashes: Vec<TextHash> = late.keys().copied().collect();
@@ -137,8 +137,7 @@ impl SharedEmbedder {
     /// Those of the texts that this node is to embed.
     async fn claim(&self, texts: &[TextHash]) -> Result<Vec<TextHash>, StoreError> {
         let claim = async {
-            // In one order, and never locking what another node holds, so that no two wait for each
-            // other.
+            // Sorted, and skipping rows that another node holds, so that two nodes cannot deadlock.
             let mut texts: Vec<&[u8]> = texts.iter().map(<[u8; 16]>::as_slice).collect();
             texts.sort_unstable();
             let new = "INSERT INTO claims (embedder, dimensions, text, node, until)
@@ -153,7 +152,7 @@ impl SharedEmbedder {
                      FOR UPDATE SKIP LOCKED
                  ) RETURNING text";
             let mut claimed: Vec<Vec<u8>> = Vec::new();
-            // The old ones first, so that none is counted twice.
+            // Old claims first: new ones would otherwise be returned by both statements.
             for sql in [old, new] {
                 let rows = sqlx::query_scalar(sql)
                     .bind(self.id())
@@ -217,7 +216,7 @@ impl SharedEmbedder {
                     .await?;
                     Ok(())
                 };
-                // A claim that is lost costs another node's work, and nothing else.
+                // If a claim is lost, another node embeds the same texts, and nothing else happens.
                 let _ = store.ask(READ_LIMIT, renew).await;
             }
         })
@@ -246,7 +245,7 @@ impl SharedEmbedder {
         &self,
         vectors: &HashMap<TextHash, Vec<f32>>,
     ) -> Result<HashMap<TextHash, Vec<f32>>, StoreError> {
-        // In one order, so that no two nodes wait for each other.
+        // Sorted, so that two nodes that store the same texts cannot deadlock.
         let mut texts: Vec<TextHash> = vectors.keys().copied().collect();
         texts.sort_unstable();
         let mut sealed = Vec::with_capacity(texts.len());
@@ -269,10 +268,11 @@ impl SharedEmbedder {
             Ok(stored.rows_affected() as usize)
         };
         let stored = self.store.ask(WRITE_LIMIT, upload).await?;
-        // Nobody needs the claims any longer; old ones count for nothing.
+        // The claims are no longer needed. If this fails, they expire.
         let _ = self.release(&texts).await;
         let mut all = vectors.clone();
-        // Processors may compute differently, and all nodes shall have the same vectors.
+        // Some were stored by another node. All nodes use those, since processors may compute
+        // differently.
         if stored < texts.len() {
             all.extend(self.stored(&texts).await?);
         }
@@ -334,7 +334,7 @@ impl Embedder for SharedEmbedder {
         let vectors = match self.store.runtime.block_on(self.shared(&by_hash)) {
             Ok(vectors) => vectors,
             Err(StoreError::Catalog(error)) => return Err(error),
-            // Nobody can be asked, so this node does the work for itself.
+            // The store cannot be asked, so this node embeds for itself.
             Err(_) => return self.inner.embed_tools(texts),
         };
         let vectors = hashes.iter().filter_map(|hash| vectors.get(hash).cloned());

@@ -67,7 +67,7 @@ impl PostgresStore {
     pub fn keys(self: &Arc<Self>, copy: Option<&Path>) -> Result<KeyStore, KeyError> {
         let copy = match (copy, self.watch.keys.get()) {
             (None, _) => None,
-            // One copy for all who ask: it is the one that follows.
+            // All callers share one copy: the one that follows the store.
             (Some(_), Some(open)) => Some(Arc::clone(open)),
             (Some(folder), None) => {
                 let opened = Arc::new(KeyCopy::open(folder)?);
@@ -95,7 +95,7 @@ impl PostgresStore {
             }
             return;
         }
-        // One after the other, each whatever became of the one before.
+        // A failure of one does not keep the others from being tried.
         self.report("signing secret", self.take_secret().await);
         self.report("keys", self.look_at_keys().await);
         self.report("usage memories", self.follow_memories().await);
@@ -128,7 +128,7 @@ impl PostgresStore {
         let Some(feedback) = self.watch.feedback.get() else {
             return Ok(());
         };
-        // A store keeps its secret, so it is read once.
+        // The secret of a store does not change, so it is read once.
         if self.watch.has_secret.load(Ordering::Acquire) {
             return Ok(());
         }

@@ -34,7 +34,7 @@ impl PostgresStore {
         changes: &[&Change],
         embedders: &[Arc<dyn Embedder>],
     ) -> Result<(Vec<Changes>, u64), StoreError> {
-        // Before the lock is taken, so that a change that cannot be made lets nobody wait.
+        // Checked before the lock is taken, so that an invalid change does not make others wait.
         for change in changes {
             check(change)?;
         }
@@ -259,13 +259,13 @@ impl<'a> Commit<'a> {
                 let (hash, json) = tool_json(tool)?;
                 let row = StoredRow { tool, hash, json };
                 match known.get(tool.id.as_str()) {
-                    // Not written, or each node would read it, index it and embed it again.
+                    // Writing it again would make every node read, index and embed it again.
                     Some(Some(hash)) if *hash == row.hash => {
                         changes.unchanged += 1;
                         continue;
                     }
                     Some(Some(_)) => changes.changed.push(tool.id.clone()),
-                    // New, or removed before.
+                    // The tool is new, or was removed before.
                     Some(None) | None => changes.added.push(tool.id.clone()),
                 }
                 rows.push(row);
@@ -277,7 +277,7 @@ impl<'a> Commit<'a> {
         self.put(&rows).await?;
         self.growth += changes.added.len() as i64;
         self.has_new_tools |= changes.unchanged < tools.len();
-        // By id, as a catalog of a single machine tells its changes.
+        // Sorted by id, as the engine sorts its changes.
         changes.added.sort_unstable();
         changes.changed.sort_unstable();
         Ok(changes)
@@ -314,9 +314,9 @@ impl<'a> Commit<'a> {
             hashes.push(row.hash.as_slice());
             json.push(row.json.as_str());
         }
-        // Before they are replaced: their counts and vectors have to go.
+        // Read before they are replaced, since their counts and vectors have to be removed.
         let old = self.old(&ids).await?;
-        // What was written about another definition may be wrong of the new one.
+        // Texts about the former definition are deleted: they may be wrong for the new one.
         sqlx::query(
             "WITH of_other_definitions AS (
                  DELETE FROM enrichments WHERE catalog = $1 AND tool = ANY($3)
@@ -398,7 +398,7 @@ impl<'a> Commit<'a> {
     /// The tools of a server that are none of these.
     async fn others_of(&mut self, server: &str, tools: &[Tool]) -> Result<Vec<ToolId>, StoreError> {
         if server.contains('\0') {
-            // PostgreSQL has no text with it, and no tool a server.
+            // PostgreSQL stores no text with this character, so no tool has such a server.
             return Ok(Vec::new());
         }
         let wanted: Vec<&str> = tools.iter().map(|tool| tool.id.as_str()).collect();
@@ -459,7 +459,7 @@ impl<'a> Commit<'a> {
                 .await?;
         }
         if let Some(words) = &self.new_owner_words {
-            // Where there are none, the column is NULL, as in a catalog that never had any.
+            // NULL if there are no words, as in a catalog that never had any.
             let json = match words.is_empty() {
                 true => None,
                 false => Some(words.to_json()),

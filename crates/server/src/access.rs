@@ -71,7 +71,7 @@ impl Access {
     /// # Errors
     /// 503 before that.
     pub fn require_ready(&self) -> ApiResult<()> {
-        // Stored after the catalogs were opened, so whoever sees it sees them.
+        // Acquire pairs with the Release after the catalogs were opened.
         if self.ready.load(Ordering::Acquire) {
             Ok(())
         } else {
@@ -88,7 +88,7 @@ impl Access {
         }
         let grant = self.grant_of(&parts.headers).await?;
         self.require_ready()?;
-        // What the request begins ends when its key is revoked.
+        // From here on the request is cut off if its key is revoked.
         if let (Some(key), Some(of_request)) = (grant.key(), parts.extensions.get::<RequestKey>()) {
             of_request.set(self.key_watch.begin(key));
         }
@@ -98,7 +98,7 @@ impl Access {
 
     /// The permissions of the key in these headers; all permissions on a server without keys.
     async fn grant_of(&self, headers: &HeaderMap) -> ApiResult<Grant> {
-        // Until a first key is made, requests need none.
+        // Requests need no key until the first one was created.
         let is_in_use = match self.keys.known_in_use()? {
             Some(is_in_use) => is_in_use,
             None => self.ask_store(|keys| keys.is_in_use()).await?,
@@ -120,7 +120,7 @@ impl Access {
             ));
         };
         let now = SystemTime::now();
-        // Most requests have a key that this node knows, and wait for nothing.
+        // Most keys are known to this node, so most requests do not wait for the store.
         let verified = match self.keys.verify_known(token, now)? {
             Some(verified) => verified,
             None => {
@@ -136,7 +136,7 @@ impl Access {
         &self,
         work: impl FnOnce(&KeyStore) -> Result<T, KeyError> + Send + 'static,
     ) -> ApiResult<T> {
-        // Refused as if the store was away: whether the key is good is not known.
+        // Whether the key is valid is not known, so this is no 401.
         let Ok(Ok(_permit)) = timeout(LOOKUP_PATIENCE, self.lookups.acquire()).await else {
             return Err(store_unavailable("too many unknown keys at a time"));
         };
@@ -191,7 +191,8 @@ impl Grant {
     /// # Errors
     /// As [`Grant::writes`].
     pub fn creates(&self, catalog: &str) -> ApiResult<()> {
-        // The scope first: a key that may create nothing is not told to try another catalog.
+        // The scope comes first, so that a key that may create nothing is not told to try another
+        // catalog.
         self.allows(Scope::Admin)?;
         if self.sees(catalog) {
             return Ok(());
@@ -382,8 +383,8 @@ where
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let access = Arc::<Access>::from_ref(state);
         let grant = access.grant(parts).await?.unbound()?;
-        // The right is checked before the catalog is looked for, so that a key learns nothing of
-        // others.
+        // The key is checked before the catalog is looked up, so that it learns nothing of other
+        // catalogs.
         let name = access.catalog_name(parts).await?;
         grant.reads(&name)?;
         access.catalogs.get(&name).await.map(Reading)

@@ -232,7 +232,7 @@ impl FromRequestParts<App> for AgentAccess {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let ProfileGrant(grant) = ProfileGrant::from_request_parts(parts, app).await?;
-        // What a profile allows is looked at where it is opened.
+        // For a request with a profile, access is checked when the profile is opened.
         if grant.profiles().is_empty() && !parts.headers.contains_key(PROFILE) {
             grant.reads(&app.default_catalog)?;
         }
@@ -257,7 +257,7 @@ pub async fn question_tools(
         return Ok(None);
     };
     let open = chosen.open(grant).await?;
-    // The agent has the tools of the default catalog already, so only another one is passed along.
+    // The agent already searches the default catalog, so only another one is passed on.
     let is_other = open.snapshots.catalog().name != app.default_catalog;
     Ok(Some(QuestionTools {
         profile: open.profile,
@@ -300,7 +300,7 @@ pub async fn show(
     ProfileGrant(grant): ProfileGrant,
     State(app): State<App>,
 ) -> ApiResult<Json<AgentInfo>> {
-    // A key of profiles may use the agent, within its profiles.
+    // A key that is bound to profiles may use the agent within them.
     if grant.profiles().is_empty() {
         grant.reads(&app.default_catalog)?;
     }
@@ -309,7 +309,7 @@ pub async fn show(
     };
     let config = agent.config();
     let chosen = config.model_is_chosen;
-    // Only in this style are found tools in the model's list, which is what the budget bounds.
+    // Only in this style do found tools join the model's list, which the budget bounds.
     let injects = config.run.style == Style::Inject;
     Ok(Json(AgentInfo {
         available: true,
@@ -341,7 +341,7 @@ pub async fn chat(
     if !is_json(&extract::media_type(&headers)?) {
         return Err(extract::unsupported("application/json"));
     }
-    // The format of the events says which body comes: AG-UI clients send their own.
+    // AG-UI clients also send a body of their own.
     let (request, run_id) = match params.protocol {
         Dialect::Own => (parse_json::<ChatRequest>(&body)?, None),
         Dialect::AgUi => from_ag_ui(&body)?,
@@ -390,7 +390,7 @@ pub async fn chat_by_query(
     QueryString(params): QueryString<StreamParams>,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
-    // A page of another site knows no key, so with one there is nothing to prove.
+    // A page of another site does not know the key, so a request with a key needs no token.
     if access.grant.key().is_none() {
         app.page_token.require(&params.token)?;
     }
@@ -449,13 +449,13 @@ pub async fn stop(
     if agent.stop(&scope, &id) {
         return Ok(Json(Stopped { stopped: true }));
     }
-    // Its run may be one of another node, which learns of it through the store.
+    // The run may be on another node, which is told through the store.
     let conversation = id.clone();
     let asked = with_sessions(&agent, move |sessions| {
         let stopped = sessions.stop_elsewhere(&scope, &conversation)?;
         Ok((stopped, sessions.contains(&scope, &conversation)?))
     });
-    // One that is not there is told apart from one in which nothing runs.
+    // A missing conversation is an error, and one without a run is not.
     match asked.await? {
         (_, false) => Err(unknown(id.as_str())),
         (stopped, true) => Ok(Json(Stopped { stopped })),
@@ -506,7 +506,7 @@ pub async fn read(
         Ok((turns, of, sessions.runs_elsewhere(&within, &wanted)?))
     });
     let (turns, of, elsewhere) = stored.await?;
-    // A conversation has a turn from its first question on, so without one there is none in this scope.
+    // Every conversation has a turn, so an empty list means that there is none in this scope.
     if turns.is_empty() {
         return Err(unknown(&id));
     }
@@ -514,7 +514,7 @@ pub async fn read(
         id,
         agent: of.unwrap_or_else(|| DEFAULT_AGENT.to_owned()),
         turns,
-        // Before and after, since a run may begin or end while its turns are read.
+        // Checked before and after, since a run may begin or end while the turns are read.
         running: before || elsewhere || agent.is_running(&scope, &conversation),
         approvals: agent.open_approvals(&grant.sender(), &conversation).await,
     }))
@@ -539,7 +539,7 @@ pub async fn events(
     Path((id, number)): Path<(String, i64)>,
 ) -> ApiResult<Json<EventsOfTurn>> {
     let (conversation, scope) = (ConversationId::new(id.clone())?, grant.owner_scope());
-    // Those of a run of this server are newer than what is stored of it.
+    // A run of this server has events that are not stored yet.
     if let Some(events) = agent.running_events(&scope, &conversation, number) {
         return Ok(Json(events.into()));
     }
@@ -555,7 +555,7 @@ pub async fn events(
             );
             Err(ApiError::not_found("unknown_turn", message))
         }
-        // The same answer for a conversation of another key: ids must not be found out.
+        // A conversation of another key gets the same answer, so that ids cannot be guessed.
         (None, false) => Err(unknown(&id)),
     }
 }
@@ -571,7 +571,7 @@ pub async fn delete(
     Path(id): Path<String>,
 ) -> ApiResult<StatusCode> {
     let (conversation, scope) = (ConversationId::new(id.clone())?, grant.owner_scope());
-    // First, so that the run does not store a turn of a conversation that is gone.
+    // Stop the run first, so that it does not store a turn of a deleted conversation.
     agent.stop(&scope, &conversation);
     let deleted = with_sessions(&agent, move |sessions| {
         sessions.delete(&scope, &conversation)
@@ -603,7 +603,7 @@ async fn start_run(
     let conversation = conversation.map(ConversationId::new).transpose()?;
     let agent = wanted.agent.filter(|name| !name.is_empty());
     let run = start(app, &access.grant, question, agent, conversation).await?;
-    // An id that a client made up may have letters that no header can have.
+    // Clients choose ids freely, so an id may not fit into a header.
     let id = HeaderValue::from_str(run.conversation().as_str()).ok();
     let mut response = sse::respond(run, format, run_id, app.limits.heartbeat).into_response();
     if let Some(id) = id {

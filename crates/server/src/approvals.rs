@@ -51,7 +51,7 @@ pub async fn list(
     if let Some(agent) = app.agent() {
         approvals.extend(agent.waiting_approvals(&scope));
     }
-    // The one that expires first comes first.
+    // Sorted by urgency: the call that expires first comes first.
     approvals.sort_by_key(|waiting| waiting.open.expires_in_ms);
     Json(WaitingApprovals { approvals })
 }

@@ -212,7 +212,7 @@ pub async fn list(
         event: params.event.map(|event| event.name().to_owned()),
         since_ms,
     };
-    // Cursors of one log and of all logs differ, so each is read as its own.
+    // The cursor of all logs has another type than that of one log.
     if let Some(store) = &logs.store {
         let before: Option<AuditCursor> = paging::after(params.cursor.as_deref())?;
         return Ok(Json(page_of_all(&**store, &filter, before, limit).await?));
@@ -297,11 +297,11 @@ pub async fn check(
         );
         return Err(ApiError::unprocessable("invalid_value", message));
     }
-    // A verification that runs already may have begun with another head; then its result is shown.
+    // If a verification is running already, this request joins it, whatever its head.
     logs.start(params.head);
     let mut newest = logs.newest.subscribe();
     let ended = newest.wait_for(|check| check.status != CheckStatus::Running);
-    // A short log is answered at once, and a long one must not keep the connection.
+    // A short log is verified within the limit. For a long one the client asks again.
     let has_ended = tokio::time::timeout(PATIENCE, ended).await.is_ok();
     let body = Json(logs.read());
     if has_ended {
@@ -347,7 +347,7 @@ impl AuditLogs {
     /// Starts a verification on a thread of its own, unless one is running.
     fn start(self: &Arc<Self>, head: Option<String>) {
         let has_started = self.newest.send_if_modified(|newest| {
-            // Whoever asks meanwhile waits for the same one: a second would read the same disk.
+            // Only one runs at a time: a second would only read the same entries again.
             if newest.status == CheckStatus::Running {
                 return false;
             }
@@ -375,7 +375,7 @@ impl AuditLogs {
     fn verify(&self, head: Option<&str>) -> Result<Outcome, ItemError> {
         let verify = || {
             let log = AuditLog::open_existing(&self.path)?;
-            // With a store, the entry may be one of another server.
+            // With a store, the entry with this hash may be of another server.
             let head = head.filter(|_| self.store.is_none());
             log.verify_while(head, |seq| {
                 self.done.store(seq, Ordering::Relaxed);
@@ -404,7 +404,7 @@ impl AuditLogs {
         head: Option<&str>,
     ) -> Result<Vec<VerifiedChain>, ChainError> {
         store.block_on(async {
-            // What this server has just done is verified, too.
+            // Copied first, so that the newest entries of this server are verified too.
             store.copy_audit_now().await?;
             store
                 .verify_audit(head, &|| !self.shutdown.is_triggered())
@@ -459,7 +459,7 @@ fn described(error: &AuditError, log: &Path) -> ItemError {
     };
     let mut message = error.to_string();
     if let Some(folder) = log.parent() {
-        // With a separator at its end.
+        // Joining an empty path adds the separator at the end.
         let folder = folder.join("").display().to_string();
         message = message.replace(&folder, "");
     }

@@ -132,8 +132,7 @@ pub async fn call(
     Json(request): Json<CallRequest>,
 ) -> ApiResult<Json<CallAnswer>> {
     grant.allows(Scope::Call)?;
-    // Found before the gate is asked, so that a wrong id is an error of the request and no refused
-    // call.
+    // Looked up before the gate is asked, so that a wrong id gives a 404 and not a refused call.
     let tool = find_tool(&app.cpu_pool, &catalog, &request.tool).await?;
     let gate = Arc::clone(&app.gate);
     let place = Place {
@@ -146,7 +145,7 @@ pub async fn call(
             place,
             who: grant.sender(),
             identity: request.identity,
-            // Each call by hand is a conversation of its own, so that it shares no state with others.
+            // Each call by hand counts as a conversation of its own.
             conversation: Uuid::now_v7().to_string(),
             ..Caller::default()
         },
@@ -157,7 +156,7 @@ pub async fn call(
     if request.dry_run {
         return Ok(Json(trial.dry_run(checked)));
     }
-    // The server keeps nothing in between: the approval is made of the call itself, so it fits no other.
+    // The approval is a hash of the call, so the server need not remember it and it fits no other call.
     let approval = trial.approval(&checked);
     if trial.needs_approval(&checked) {
         if request.approve.as_deref() != Some(approval.as_str()) {
@@ -238,7 +237,7 @@ impl Trial {
         checked: CheckedCall,
         approval: String,
     ) -> CallAnswer {
-        // A server without an agent has the agent's limits all the same.
+        // Without an agent, the limits of an agent by default apply.
         let defaults = AgentConfig::default();
         let config = app.agent().map_or(&defaults, |agent| agent.config());
         let approver = GivenApproval {
@@ -253,7 +252,8 @@ impl Trial {
             approver: &approver,
             call_timeout: config.call_timeout,
         };
-        // The gate checks it again: rules and definition may have changed since the first look.
+        // The gate checks the call again, since rules and the definition may have changed since the
+        // first check.
         let call = Call {
             id: approver.call.clone(),
             tool: Arc::clone(&self.tool),
@@ -261,10 +261,10 @@ impl Trial {
             is_plan_step: false,
         };
         let passed = gate.pass(context, call).await;
-        // As long as the agent's model would read it.
+        // Cut to the length that the agent's model would read.
         let result = passed.result.truncated(config.run.max_result_bytes);
         let outcome = match result.error_code {
-            // A rule may turn the call into a dry run, whatever its result says.
+            // A rule may have turned the call into a dry run.
             _ if passed.report.applied_rule.decision == Decision::DryRun => CallOutcome::DryRun,
             Some(code) if !was_made(code) => CallOutcome::Refused,
             _ => CallOutcome::Called,
@@ -291,7 +291,7 @@ fn was_made(code: ErrorCode) -> bool {
 
 /// Names a call: who makes it, the tool's definition and the arguments as they are sent.
 fn approval(caller: &Caller, tool: &Tool, arguments: &Map<String, Value>) -> String {
-    // A list in JSON, so that no two calls have the same text.
+    // A list in JSON, so that two different calls never give the same text.
     let named = json!([caller.who, caller.identity, tool.id.as_str(), arguments]);
     let digest = Sha256::new()
         .chain_update(Definition::of(tool).as_bytes())
@@ -317,7 +317,7 @@ impl Approver for GivenApproval<'_> {
             ..
         } = self.trial;
         let by = caller.who.clone();
-        // A call within the call, which the person has not seen.
+        // The tool makes another call, which the person has not seen.
         if request.call != self.call {
             let reason = format!("{} needs approval itself; call it first", request.tool);
             return Answer::Refused { by, reason };

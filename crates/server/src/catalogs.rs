@@ -151,7 +151,7 @@ pub async fn create(
     grant.creates(&name)?;
     settings.validate()?;
     let (catalog, created) = app.catalogs.create(&name).await?;
-    // PUT is for those to whom it does not matter.
+    // Clients that do not mind use PUT.
     if created == Created::Before {
         let message = format!("the catalog {name:?} exists already");
         return Err(ApiError::invalid(
@@ -160,7 +160,7 @@ pub async fn create(
             message,
         ));
     }
-    // The catalog stays if this fails, and its settings can be set again.
+    // If this fails, the catalog exists without the settings, and they can be set again.
     save_settings(&catalog, settings).await?;
     Ok(created_response(&catalog))
 }
@@ -235,7 +235,7 @@ pub async fn set_settings(
 ) -> ApiResult<Json<CatalogSettings>> {
     settings.validate()?;
     save_settings(&catalog, settings.clone()).await?;
-    // The request's own settings: those of the catalog may be another request's by now.
+    // Answers with the settings of this request: another request may have replaced them by now.
     Ok(Json(settings))
 }
 
@@ -265,7 +265,7 @@ pub async fn stats(
 
 impl From<PushedStats> for CatalogStats {
     fn from(stats: PushedStats) -> Self {
-        // Those that some embedder lacks: the one that is farthest behind lacks most.
+        // The embedder that is farthest behind decides.
         let mut pending_embeddings = 0;
         for (_, embedded) in &stats.vectors {
             pending_embeddings = pending_embeddings.max(stats.tools.saturating_sub(*embedded));
@@ -294,7 +294,7 @@ impl CatalogBody {
                 Ok(Some(CatalogBody::closed(name, summary, damage)))
             }
             Err(error) if error.kind == ErrorType::System => Err(error),
-            // It was deleted, or is damaged. The list goes on with the others.
+            // The catalog was deleted or is damaged. The list still has the others.
             Err(_) => {
                 let damage = app.catalogs.damage(name);
                 Ok(damage.map(|reason| CatalogBody::damaged(name, reason)))
@@ -322,7 +322,8 @@ impl CatalogBody {
             name: catalog.name.clone(),
             tools: catalog.tool_count(),
             generation: searcher.generation(),
-            // Of one that is pushed down only the database knows: its statistics say it.
+            // For a catalog that is pushed down only the database knows this, and its statistics show
+            // it.
             pending_embeddings: match catalog.pushed() {
                 Some(_) => None,
                 None => Some(searcher.pending_embeddings()),

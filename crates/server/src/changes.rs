@@ -165,10 +165,11 @@ pub async fn review(
     State(app): State<App>,
     Json(request): Json<ReviewRequest>,
 ) -> ApiResult<Json<ReviewAnswer>> {
-    // Before the task: a mistake is answered at once.
+    // Checked before the task starts, so that a mistake is answered at once.
     let review = request.checked()?;
     let who = grant.sender();
-    // A task of its own: a client that leaves must not leave the catalog behind the decision.
+    // A task of its own, so that a client that disconnects does not leave the catalog without the
+    // decision.
     let deciding = tokio::spawn(async move { decide(&app, catalog, review, who).await });
     match deciding.await {
         Ok(decided) => decided.map(Json),
@@ -196,7 +197,7 @@ impl ReviewRequest {
         for decision in decisions {
             let id = ToolId::parse(&decision.id)?;
             let verdict = (decision.decision, decision.version);
-            // Which of the two should count is not for the server to guess.
+            // The server does not guess which of the two counts.
             if review.verdicts.insert(id, verdict).is_some() {
                 let message = format!(
                     "decisions has {:?} twice; decide once about each tool",
@@ -221,7 +222,7 @@ async fn decide(
         servers.insert(id.server().to_owned());
     }
     let mut held = Vec::new();
-    // In the order of their names, as every request does: otherwise two requests could wait for each other.
+    // All requests lock servers in the order of their names, so that they cannot deadlock.
     for server in servers {
         if let Some(pool) = pool {
             held.extend(pool.hold(&server).await);
@@ -232,13 +233,13 @@ async fn decide(
         blocking(move || review::decide(catalog.approved(), &catalog.searcher(), &review)).await??
     };
     if let Some(pool) = pool {
-        // Calls obey from here on, whether the catalog is written below or not.
+        // From here on calls follow the decision, even if writing the catalog fails below.
         for tool in &reviewed.tools {
             let reason = (tool.verdict == Verdict::Block).then_some(BLOCKED_BY_PERSON);
             pool.decided(&tool.id, reason);
         }
     }
-    // Before the catalog is written: that may fail, and the decision is made.
+    // Recorded before the catalog is written: the decision stands even if that fails.
     record(app, &catalog.name, &reviewed, &who);
     let generation = write(&catalog, &reviewed).await?;
     Ok(ReviewAnswer {
@@ -292,7 +293,7 @@ pub(super) fn undecided(catalog: &OpenCatalog) -> ApiResult<Undecided> {
 }
 
 fn page(searcher: &Searcher, changes: &Undecided, after: Option<&str>, limit: usize) -> ChangePage {
-    // Made once for the page, since it goes through all tools.
+    // Built once for the page, since it reads all names.
     let names = OtherTools::of(searcher.ids_after(None));
     let (mut listed, mut bytes) = (Vec::new(), 0);
     let (mut last, mut next_cursor) = (None, None);
@@ -300,14 +301,13 @@ fn page(searcher: &Searcher, changes: &Undecided, after: Option<&str>, limit: us
         if after.is_some_and(|after| id.as_str() <= after) {
             continue;
         }
-        // There is one more, so the page is not the last.
+        // One more passes, so this is not the last page.
         if listed.len() == limit || bytes >= MAX_PAGE_BYTES {
             next_cursor = last.map(paging::cursor_after);
             break;
         }
         let body = ChangeBody::of(searcher, &names, id, change);
-        // Definitions may be large, and a page of a thousand of them would be larger than any client
-        // expects.
+        // Definitions may be large, so a page also ends at a number of bytes.
         bytes += serde_json::to_string(&body).map_or(0, |json| json.len());
         listed.push(body);
         last = Some(id.as_str());
@@ -325,7 +325,7 @@ fn page(searcher: &Searcher, changes: &Undecided, after: Option<&str>, limit: us
 
 impl ChangeBody {
     fn of(searcher: &Searcher, names: &OtherTools, id: &ToolId, change: &ToolChange) -> Self {
-        // A change that took effect is compared with what is in the catalog.
+        // If the change took effect, the new definition is the one in the catalog.
         let in_catalog = searcher.tool(id);
         ChangeBody {
             id: id.to_string(),

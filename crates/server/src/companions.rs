@@ -66,7 +66,7 @@ pub async fn list_default(
     State(cpu_pool): State<CpuPool>,
     Path(ToolPath { id }): Path<ToolPath>,
 ) -> ApiResult<Json<CompanionsAnswer>> {
-    // Clients look for a tool here, where only its companions are.
+    // Tools themselves are at another path, so the error names it.
     let Some(id) = id.strip_suffix(ENDING) else {
         return Err(ApiError::not_found(
             "not_found",

@@ -52,14 +52,14 @@ pub async fn serve(
         first_request_timeout: limits.first_request_timeout,
         shutdown,
     };
-    // Connections are tasks of their own, so that a slow one keeps no other waiting.
+    // Each connection is a task, so that a slow one does not hold up the others.
     let mut tasks = JoinSet::new();
     // An accepted connection that waits for a permit. Further ones wait in the system's backlog.
     let mut waiting: Option<(TcpStream, IpAddr)> = None;
     loop {
         tokio::select! {
             () = server.shutdown.triggered() => break,
-            // Joined at once, or the set would keep the tasks that have ended.
+            // Ended tasks are joined at once: the set would keep them.
             Some(_) = tasks.join_next() => continue,
             stream = accept(&listener), if waiting.is_none() => waiting = stream,
             () = open.changed(), if waiting.is_some() => {}

@@ -35,7 +35,7 @@ async fn page(headers: HeaderMap) -> Response {
     } else {
         Json(contents()).into_response()
     };
-    // A cache must not give the page to a program, nor the addresses to a browser.
+    // Caches must keep the page for browsers and the addresses for programs apart.
     let accept = HeaderValue::from_static("accept");
     response.headers_mut().append(header::VARY, accept);
     response
@@ -69,8 +69,7 @@ fn answer(asset: &'static Asset, headers: &HeaderMap) -> Response {
         true => asset.gzip(),
         false => None,
     };
-    // The tag tells both forms apart: a cache must not give a compressed one to a client that takes
-    // none.
+    // The compressed file has another tag, so that caches keep both forms apart.
     let tag = asset.entity_tag(gzip.is_some());
     let mut response = if has(headers, &tag) {
         StatusCode::NOT_MODIFIED.into_response()

@@ -23,7 +23,7 @@ pub fn raise_descriptor_limit() -> Option<u64> {
             Some(maximum) => maximum.min(wanted),
             None => wanted,
         };
-        // Never lowered: whoever started the program may have raised it on purpose.
+        // The limit is never lowered: it may have been raised on purpose.
         let is_more = limit.current.is_some_and(|current| current < wanted);
         let raised = Rlimit {
             current: Some(wanted),

@@ -46,9 +46,9 @@ impl EmbeddersOf {
         let (Some(name), Some(source)) = (name, &self.source) else {
             return self.default.clone();
         };
-        // Held while they are loaded: a model is large, and two catalogs may name the same.
+        // Locked while a model is loaded: it is large, and two catalogs may name the same one.
         let mut loaded = self.loaded.lock();
-        // A model that was missing may have been fetched since, so it is looked for again.
+        // A model that was missing may have been fetched since.
         loaded.retain(|_, loaded| !loaded.is_outdated());
         let load = || Loaded {
             options: source(name),

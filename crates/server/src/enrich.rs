@@ -157,7 +157,7 @@ pub struct EnrichRequest {
 impl EnrichRequest {
     /// The texts that are asked for.
     fn wanted(&self, usual: &Wanted) -> ApiResult<Wanted> {
-        // A number of 0 is a mistake: nothing would be asked, and a task would have succeeded.
+        // 0 must be a mistake: the task would succeed and do nothing.
         if let Some(limit) = self.limit
             && !(1..=MAX_TOOLS).contains(&limit)
         {
@@ -190,7 +190,6 @@ impl EnrichRequest {
     /// The requests about the tools without texts.
     fn batches(&self, searcher: &Searcher, wanted: &Wanted) -> Vec<Batch> {
         let mut tools = enrich::missing(searcher, &self.servers);
-        // The rest comes with the next request.
         tools.truncate(self.most());
         enrich::batches(&tools, DEFAULT_BATCH, wanted)
     }
@@ -285,7 +284,7 @@ pub async fn state(
     Reading(catalog): Reading,
     State(app): State<App>,
 ) -> ApiResult<Json<EnrichState>> {
-    // Of all catalogs: the bound is one for the whole server, or for all nodes.
+    // The bound is for all catalogs together, so the tokens of all of them count.
     let tokens_today = app.enriching.account.spent().await?;
     let (held, held_texts) = catalog.held.all();
     Ok(Json(EnrichState {
@@ -328,23 +327,23 @@ pub async fn start(
     let wanted = request.wanted(&app.enriching.wanted)?;
     if request.dry_run {
         let searcher = catalog.with_texts(request.tools()).await?;
-        // Off the async threads: every definition is counted in tokens.
+        // Counting the tokens of all definitions takes a while.
         let estimate = app
             .cpu_pool
             .run(move || estimate(&request.batches(&searcher, &wanted)));
         return Ok(Json(estimate.await?).into_response());
     }
-    // Only what costs tokens needs `llm`.
+    // A dry run sends nothing, so only from here on the key needs `llm`.
     let model = Arc::clone(app.enriching.model()?);
     grant.allows(Scope::Llm)?;
-    // The place is taken before tools are read, so that two requests do not ask about the same ones.
+    // Reserved before the tools are read, so that two requests do not ask about the same tools.
     let reserved = app.enriching.account.reserve().ok_or_else(busy)?;
     let searcher = catalog.with_texts(request.tools()).await?;
     let batches = app
         .cpu_pool
         .run(move || request.batches(&searcher, &wanted));
     let batches = batches.await?;
-    // Progress is told in tools: a batch has several, and a number of requests would say little.
+    // Progress is counted in tools, of which a batch has several.
     let total = batches.iter().map(|batch| batch.tools.len()).sum();
     let work = Work {
         app: app.clone(),
@@ -381,7 +380,7 @@ pub async fn measured(
     let read = read.await?;
     let measured = app.cpu_pool.run(move || {
         let searcher_for = |query: &Query| catalog.wait_for_searcher(query);
-        // Counted from here, since the request may have waited for a thread.
+        // The time starts here, since the request may have waited for a thread.
         let end = Instant::now() + MEASURING_TIME;
         measure(&read, &servers, searcher_for, |_| {
             !shutdown.is_triggered() && Instant::now() < end

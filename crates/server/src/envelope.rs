@@ -65,13 +65,13 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
     let started = Instant::now();
     let id = RequestId::of(request.headers());
     let method = method_name(request.method());
-    // The pattern and not the path: ids in paths would make a label for each of them.
+    // The pattern and not the path: each id in a path would become a label of the metrics.
     let route = request
         .extensions()
         .get::<MatchedPath>()
         .map_or(UNMATCHED, MatchedPath::as_str)
         .to_owned();
-    // Only the log has it, and no metric.
+    // The path goes only to the log, never to the metrics.
     let path = (route == UNMATCHED).then(|| excerpt(request.uri().path(), MAX_PATH_CHARS));
     let span = traces::request_span(method, &route, &id.0, request.headers());
     request.extensions_mut().insert(id.clone());
@@ -112,7 +112,7 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
         elapsed_ms,
         "request"
     );
-    // A client that is still sending might lose the answer when its connection is closed.
+    // Closing the connection while the client still sends could lose the answer.
     if response.status().is_client_error() {
         unread.discard().await;
     }
@@ -121,7 +121,7 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
 
 /// The answer of the inner layers, or an error if they panicked or took too long.
 async fn answer(app: &App, limit: Duration, request: Request, next: Next) -> Response {
-    // No lock is poisoned by a panic, so the shared state stays usable.
+    // The locks do not poison, so a panic leaves the shared state usable.
     let work = AssertUnwindSafe(next.run(request)).catch_unwind();
     match tokio::time::timeout(limit, work).await {
         Ok(Ok(response)) => response,
@@ -155,7 +155,7 @@ fn with_error_body(response: Response, id: &RequestId) -> Response {
         Some(error) => error,
         None => ApiError::of_status(status),
     };
-    // The detail is for the operator alone: it may name files and other machines.
+    // Details go to the log only: they may name files and other machines.
     if let Some(detail) = &error.detail {
         tracing::error!(
             request_id = id.0,
@@ -184,7 +184,7 @@ fn with_error_body(response: Response, id: &RequestId) -> Response {
 
 fn with_id(mut response: Response, id: &RequestId) -> Response {
     if let Ok(value) = HeaderValue::from_str(&id.0) {
-        // That of a model's provider stays: clients report it to the provider.
+        // The id of a model's provider stays: clients report problems with it.
         response.headers_mut().entry(REQUEST_ID).or_insert(value);
     }
     response
@@ -206,7 +206,7 @@ fn method_name(method: &Method) -> &'static str {
 }
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
-    // A text that was formatted is a `String`, and one without arguments a `&str`.
+    // `panic!` with arguments carries a `String`, and without arguments a `&str`.
     if let Some(text) = panic.downcast_ref::<String>() {
         return text;
     }

@@ -163,7 +163,7 @@ impl ApiError {
             StatusCode::PAYLOAD_TOO_LARGE => {
                 ApiError::invalid(status, "body_too_large", "the body is too large")
             }
-            // No layer should answer so by itself, and the log has to say that one did.
+            // No layer should do this by itself, so it is logged.
             _ if status.is_server_error() => {
                 ApiError::internal(format!("a layer answered {status}"))
             }
@@ -189,7 +189,7 @@ impl ApiError {
 
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
-        // Taken here, since some arms below take the error apart.
+        // Read before the match, which moves parts of the error.
         let code = error.code();
         match error {
             Error::InvalidTool { .. }

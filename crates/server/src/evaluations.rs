@@ -128,7 +128,7 @@ pub async fn start(
     State(app): State<App>,
     request: Request,
 ) -> ApiResult<Response> {
-    // Taken before the body, and held by the task to its end.
+    // The task holds the permit until it ends.
     let permit = app.evaluations.begin()?;
     let Json(request) = Json::<EvaluationRequest>::from_request(request, &()).await?;
     let reading = Arc::clone(&catalog);
@@ -141,7 +141,7 @@ pub async fn start(
     );
     let running = app.clone();
     let task = tasks.start(&name, total, move |task| {
-        // Before the first search, so that whoever started it knows what to ask for.
+        // Set before the first search, so that the answer to the request already has the id.
         task.update(|body| body.evaluation = Some(plan.id()));
         async move {
             let _permit = permit;
@@ -174,7 +174,7 @@ pub async fn send(
         .cpu_pool
         .run(move || sent::evaluated(file, params, grant.sender(), &reading))
         .await??;
-    // Answered without the report, which the client has.
+    // The answer leaves out the report, which the client just sent.
     let evaluation = evaluated.evaluation.clone();
     blocking(move || app.evaluations.keep(&catalog, &evaluated)).await??;
     Ok((StatusCode::CREATED, Json(evaluation)).into_response())
@@ -349,7 +349,7 @@ fn depths_of(mut depths: Vec<usize>, tools: usize) -> ApiResult<Vec<usize>> {
     depths.sort_unstable();
     depths.dedup();
     let most = tools.min(toolscout_eval::answered::DEPTH);
-    // Hits beyond the depth are not looked at, so a metric there would be wrong and not only rough.
+    // Hits beyond `most` are not recorded, so a metric of a greater depth would be wrong.
     match depths.iter().find(|depth| !(1..=most).contains(*depth)) {
         None => Ok(depths),
         Some(depth) => {

@@ -126,7 +126,7 @@ pub fn unsupported(accepted: &str) -> ApiError {
 
 /// The error for a body that could not be read completely.
 pub fn broken_body(error: &(dyn std::error::Error + 'static)) -> ApiError {
-    // The layers wrap each other's errors, so what happened is somewhere among the causes.
+    // Layers wrap the error, so the cause is somewhere in the chain of sources.
     let mut cause = Some(error);
     while let Some(current) = cause {
         if current.is::<LengthLimitError>() {
@@ -158,7 +158,7 @@ pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> ApiResult<T> {
         Ok(value) => value,
         Err(error) => return Err(json_error(&track.path().to_string(), &error)),
     };
-    // What follows the value is an error, too: a client that sends two would lose the second.
+    // Anything after the value is an error too: it would be ignored silently.
     match reader.end() {
         Ok(()) => Ok(value),
         Err(error) => Err(json_error(".", &error)),
@@ -230,7 +230,7 @@ fn json_error(path: &str, error: &serde_json::Error) -> ApiError {
         "." => data_error("body", &message),
         _ => {
             let name = path.rsplit('.').next().unwrap_or(path);
-            // Serde names the field alone, and clients look for the place.
+            // Serde names only the field, and the client needs the whole path.
             match message.strip_prefix(&format!("unknown field `{name}`")) {
                 Some(expected) => ApiError::unprocessable(
                     "unknown_field",
@@ -251,7 +251,7 @@ fn data_error(place: &str, message: &str) -> ApiError {
     } else {
         "invalid_value"
     };
-    // In words of JSON: these types are ones of Rust.
+    // Types of Rust are replaced by words that clients know.
     let mut message = message.replace("invalid digit found in string", "not a whole number");
     for integer in ["expected usize", "expected u64"] {
         message = message.replace(integer, "expected a whole number, 0 or more");

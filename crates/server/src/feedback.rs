@@ -77,10 +77,10 @@ pub async fn record(
 ) -> ApiResult<(StatusCode, Json<FeedbackAnswer>)> {
     app.feedback_rate.count(grant.key(), Instant::now())?;
     request.validate()?;
-    // The token is verified first, so that without one nobody makes this node ask the store.
+    // Verified first, so that only holders of a token can make this node ask the store.
     let verified = request.verified_id(&app, &catalog, &grant);
     if verified.is_ok() && !request.names_tool_of(&catalog) {
-        // Another node has answered, from what this one has not followed yet.
+        // Another node may have answered from a state that this one does not have yet.
         catalog.catch_up().await?;
     }
     let tool = find_tool(&app.cpu_pool, &catalog, &request.tool).await?;
@@ -181,7 +181,7 @@ impl FeedbackRequest {
 /// What tells a catalog from another one of the same name, on every node that has it.
 pub fn identity(searcher: &Searcher) -> &str {
     match searcher.followed() {
-        // The copies of a catalog have identities of their own, and one source.
+        // All nodes name the same source, while each copy has an identity of its own.
         Some(followed) => &followed.source,
         None => &searcher.version().identity,
     }
@@ -215,7 +215,7 @@ impl RateLimit {
             *count += 1;
             return Ok(());
         }
-        // Rounded up: whoever waits as long must not be refused again.
+        // Rounded up, so that a client that waits this long is not refused again.
         let rest = RATE_WINDOW.saturating_sub(now.duration_since(*begun));
         let rest = rest.as_secs() as u32 + 1;
         let message = format!(

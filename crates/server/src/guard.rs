@@ -129,7 +129,7 @@ fn is_foreign(headers: &HeaderMap) -> bool {
 
 /// Whether a script reads the answer, which CORS governs: no page, frame or image.
 fn is_fetch(headers: &HeaderMap) -> bool {
-    // A header that comes twice counts by its worst value.
+    // If a header comes twice, all its values must be harmless.
     let mut modes = headers.get_all(FETCH_MODE).iter();
     let mut destinations = headers.get_all(FETCH_DEST).iter();
     modes.all(|mode| mode != "navigate") && destinations.all(|purpose| purpose == "empty")

@@ -41,7 +41,7 @@ impl HeldTexts {
         for one in held {
             tracing::warn!(tool = one.id.as_str(), "{}", one.reason());
             texts.0 += 1;
-            // All are counted, and the first ones shown.
+            // All are counted, but only the first ones are kept to be shown.
             if texts.1.len() < MAX_EXAMPLES {
                 texts.1.push(one.into());
             }

@@ -99,12 +99,12 @@ pub async fn begin(
     State(judgings): State<Judgings>,
     Json(request): Json<NewJudging>,
 ) -> ApiResult<Response> {
-    // Hits are pooled when a query is shown. Here the queries are only read and checked.
+    // Only reads and checks the queries: hits are pooled when a query is shown.
     let reading = Arc::clone(&catalog);
     let judged = cpu_pool
         .run(move || new_judging(request, grant.sender(), &reading))
         .await??;
-    // Before it is written, since the writing takes the judging away.
+    // Made here, since the closure below takes the judging.
     let body = judged.body();
     blocking(move || {
         let _writing = judgings.writing.lock();
@@ -181,13 +181,13 @@ pub async fn judge(
     Json(request): Json<NewJudgements>,
 ) -> ApiResult<Json<JudgeProgressList>> {
     let judges = blocking(move || {
-        // Before the lock: a catalog that cannot be judged keeps nobody waiting.
+        // Checked before the lock is taken, so that a request that fails does not make others wait.
         let searcher = searched(&catalog)?;
         let _writing = judgings.writing.lock();
         let store = Store::of(&catalog);
         let mut judged = store.load(&id)?;
         let judgements = judgements_of(&request, &judged, &searcher)?;
-        // Only those of the request: the client knows how far the others were.
+        // The answer has only the judges of this request.
         let judges: BTreeSet<String> = judgements.iter().map(|one| one.judge.clone()).collect();
         store.add(&mut judged, judgements)?;
         Ok::<_, ApiError>(judges.iter().map(|judge| judged.progress(judge)).collect())
@@ -261,7 +261,7 @@ fn new_judging(request: NewJudging, sender: String, catalog: &OpenCatalog) -> Ap
         );
         return Err(invalid_queries(message));
     }
-    // Queries are read against the tools that there are now.
+    // The queries are checked against the tools that are in the catalog now.
     let tools: Vec<ToolId> = searcher.ids_after(None).cloned().collect();
     let queries = match pasted::read(&request.queries, None, &tools) {
         Ok(queries) => queries,
@@ -297,7 +297,7 @@ fn pooled_query(
     judge: Option<&str>,
     searcher: &Searcher,
 ) -> ApiResult<PooledQuery> {
-    // Numbers are from 1. The query 0 wraps to a place that no list has.
+    // Numbers start at 1. 0 wraps to a position that no list has.
     let place = number.wrapping_sub(1);
     let Some(query) = judged.queries.get(place) else {
         let message = format!(
@@ -306,7 +306,7 @@ fn pooled_query(
         );
         return Err(ApiError::not_found("unknown_query", message));
     };
-    // Hits of several settings: with those of one alone a judge would confirm what that finds.
+    // The hits of several settings are pooled, since those of one would favour that one.
     let arms = pool::arms(searcher).map_err(ApiError::internal)?;
     let tools = pool::tools(
         searcher,
@@ -368,8 +368,8 @@ fn judgements_of(
             }
         }
     }
-    // One that has more already, as of an earlier version, goes on with those.
-    // Counted at the end, when the new ones of the request are known.
+    // A judging that already has more judges keeps them.
+    // Checked at the end, when the new judges of the request are known.
     if judges.len() > MAX_JUDGES.max(known) {
         let message = format!(
             "the judging would have {} judges, {MAX_JUDGES} at most; begin another one",
@@ -397,7 +397,7 @@ fn judgement_of(
         return Err(format!("the judging has no query {:?}", line.id));
     };
     let text = &judged.queries[query].query;
-    // A line of another judging may have the same id for another query.
+    // In another judging the same id may stand for another query.
     if let Some(other) = &line.query
         && other != text
     {

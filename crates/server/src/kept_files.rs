@@ -40,7 +40,7 @@ impl KeptFiles {
         for entry in entries {
             ids.extend(id_of(&entry?.path()));
         }
-        // A folder gives its files in no order. Ids begin with the time, so they give one.
+        // A folder lists its files in any order. Ids begin with the time, so this sorts by age.
         ids.sort_unstable();
         Ok(ids)
     }
@@ -77,7 +77,7 @@ impl KeptFiles {
     /// # Errors
     /// Those of the disk, and for a catalog that was deleted meanwhile.
     pub fn prepare(&self) -> io::Result<()> {
-        // Not its parents: those of a catalog that was deleted meanwhile stay deleted.
+        // Its parents are not created: a catalog that was deleted meanwhile must stay deleted.
         match fs::create_dir(&self.folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => database::narrow(&self.folder)?,
@@ -99,7 +99,7 @@ impl KeptFiles {
         let (path, draft) = (self.path(id), self.path(id).with_extension(DRAFT));
         let written = write_draft(&draft, bytes).and_then(|()| fs::rename(&draft, &path));
         if written.is_err() {
-            // On a full disk it would keep what others need.
+            // On a full disk the draft would take space that others need.
             let _ = fs::remove_file(&draft);
         }
         written
@@ -123,6 +123,6 @@ fn write_draft(draft: &Path, bytes: &[u8]) -> io::Result<()> {
     database::make_private(draft)?;
     let mut file = File::create(draft)?;
     file.write_all(bytes)?;
-    // Before it gets its name: after a crash that must be the name of a whole file.
+    // Synced before the file gets its name, so that a crash never leaves a half-written file under it.
     file.sync_all()
 }

@@ -81,7 +81,7 @@ impl KeyWatch {
         let key = self.begin(key);
         tokio::spawn(async move {
             tokio::select! {
-                // What is over already needs no end.
+                // If both are ready, there is nothing left to end.
                 biased;
                 () = over.cancelled() => {}
                 () = key.ended() => end.await,
@@ -101,7 +101,7 @@ impl KeyWatch {
             let looked = blocking(move || ended_of(&keys, in_use)).await;
             let ended = looked.unwrap_or_default();
             if !ended.is_empty() {
-                // Told again while something goes on: it may have begun since.
+                // Sent again in every round, since something new may have begun with the key.
                 self.ended.send_replace(ended);
             }
         }
@@ -133,7 +133,7 @@ impl KeyInUse {
         let ended = ended.wait_for(|ended| ended.contains(&self.key));
         let is_unwatched = ended.await.is_err();
         if is_unwatched {
-            // Nobody looks any more: the server ends.
+            // The watch has ended, since the server ends.
             std::future::pending().await
         }
     }
@@ -181,7 +181,7 @@ pub async fn end_with_key(
     let key = RequestKey::default();
     request.extensions_mut().insert(key.clone());
     let response = tokio::select! {
-        // An answer that is ready is sent: what it tells was done while the key was valid.
+        // An answer that is ready goes first: its work was done while the key was valid.
         biased;
         response = next.run(request) => response,
         () = key.ended(&key_watch) => return ended_meanwhile().into_response(),
@@ -191,7 +191,7 @@ pub async fn end_with_key(
         let end = async move { stop.cancel() };
         key_watch.at_end(of_request, over, end);
     }
-    // A body whose length is known is made already.
+    // A body of known length is complete already, so it need not be cut off.
     let is_stream = response.body().size_hint().exact().is_none();
     if key.0.get().is_none() || !is_stream {
         return response;
@@ -206,7 +206,7 @@ fn cut_with_key(body: Body, key: RequestKey, watch: KeyWatch) -> Body {
     Body::from_stream(stream::unfold(state, |state| async {
         let (mut frames, key, watch) = state?;
         let next = tokio::select! {
-            // The end goes first: a stream that always has a frame ready would never be cut.
+            // Checked first: a stream that always has a frame ready would never be cut off.
             biased;
             () = key.ended(&watch) => {
                 let reason = io::Error::other("the key of the request is no longer valid");

@@ -164,14 +164,14 @@ pub async fn create(
 ) -> ApiResult<Response> {
     grant.operates()?;
     let wanted = Wanted::of(request)?;
-    // A key may be made before its catalogs are, so what is unknown is only told.
+    // A key may be created before its catalogs, so unknown names are only reported.
     let known = app.catalogs.names().await?;
     let unknown_catalogs = wanted.not_among(&known);
     let unknown_profiles = wanted.unknown_profiles(app.profiles.names());
     let exposure = app.exposure;
     let made = with_store(&app, move |store| wanted.create(store, exposure)).await??;
     tracing::info!(id = made.key.id, scopes = %made.key.scopes, catalogs = %made.key.catalogs, by = grant.sender(), "key created");
-    // The answer has the secret, which no cache may keep.
+    // The answer has the secret, so it must not be cached.
     let headers = [
         (header::LOCATION, format!("/v1/keys/{}", made.key.id)),
         (header::CACHE_CONTROL, "no-store".to_owned()),
@@ -224,7 +224,7 @@ pub async fn revoke(
     });
     revoked.await?.map_err(refused)?;
     tracing::info!(id, by = grant.sender(), "key revoked");
-    // Read again, since the answer shows when it was revoked.
+    // Read again, since the answer shows the time of the revocation.
     let key = find(&app, &id).await?;
     Ok(Json(KeyBody::of(key, &grant)))
 }
@@ -239,7 +239,7 @@ impl Wanted {
                 "scopes is empty; give one or more of search, call, approve, llm and admin";
             return Err(ApiError::unprocessable("invalid_value", message));
         }
-        // Mistakes are told here in the words of the request. The store knows only of keys.
+        // Checked here so that messages name the fields of the request.
         let lifetime = request.expires_in_s;
         if let Some(seconds) = lifetime
             && !(1..=MAX_LIFETIME_S).contains(&seconds)
@@ -256,7 +256,7 @@ impl Wanted {
         }
         let catalogs = match &request.catalogs {
             Some(names) => catalogs_of(names)?,
-            // The profiles say which catalogs it is for.
+            // The profiles limit the key to their catalogs.
             None if !request.profiles.is_empty() => Catalogs::All,
             None => {
                 let message =
@@ -302,13 +302,13 @@ impl Wanted {
         exposure: Exposure,
     ) -> Result<ApiResult<toolscout_state::keys::CreatedKey>, KeyError> {
         let now = SystemTime::now();
-        // Until there is a key the server is open to all who reach it.
+        // The first key locks the server, so it must be one that can manage keys.
         if !store.is_in_use()?
             && let Err(error) = self.check_first(exposure)
         {
             return Ok(Err(error));
         }
-        // Expired and revoked ones do not count: they are only kept to be listed.
+        // Expired and revoked keys do not count: they are kept only for the list.
         if store.count_valid(now)? >= MAX_VALID {
             let message = format!(
                 "there are {MAX_VALID} valid keys, the most; revoke those that nobody needs"
@@ -322,7 +322,7 @@ impl Wanted {
     /// Passes if everybody may need a key from now on, this being the only one.
     fn check_first(&self, exposure: Exposure) -> ApiResult<()> {
         if exposure == Exposure::AnyoneWithoutKeys {
-            // Whoever came first would own the server.
+            // Whoever came first would take over the server.
             let message = "this server is open to a network without keys, where anyone could make the first one; \
                            make it with `toolscout keys create` on the server's machine";
             return Err(ApiError::auth(StatusCode::FORBIDDEN, "first_key", message));
@@ -399,11 +399,10 @@ impl KeyBody {
 fn page(mut keys: Vec<Key>, after: Option<(u64, String)>, limit: usize, grant: &Grant) -> KeyPage {
     let (in_use, total) = (!keys.is_empty(), keys.len());
     keys.reverse();
-    // By value and not by position: keys may have been created since the last page.
+    // The cursor has a key and not a position, since keys may have been created since the last page.
     if let Some((created_at, id)) = after {
         keys.retain(|key| (key.created_at, &key.id) < (created_at, &id));
     }
-    // More than the page has says that another one follows.
     let has_more = keys.len() > limit;
     keys.truncate(limit);
     let next_cursor = match keys.last() {

@@ -96,9 +96,9 @@ pub fn router(app: App) -> Router {
         .merge(mcp::routes())
         .fallback(service::unmatched)
         .method_not_allowed_fallback(service::other_method);
-    // From the inside out: a request meets the last layer first. Secrets are masked in whatever the others
-    // answer, and the envelope measures and logs them all. The guard refuses foreign pages before anything
-    // is done for them, and before CORS answers them.
+    // From the inside out: a request meets the last layer first. Masking is outermost, so that it
+    // covers all answers. The envelope comes next, so that it measures and logs all requests. The guard
+    // comes before CORS and everything else, so that nothing is done for a foreign page.
     routes
         .layer(DefaultBodyLimit::max(limits.body_bytes))
         .layer(RequestBodyTimeoutLayer::new(limits.body_stall))
@@ -229,7 +229,7 @@ fn exposed_headers() -> Vec<HeaderName> {
 fn cors(origins: &[String]) -> CorsLayer {
     let mut allowed: Vec<HeaderValue> = Vec::with_capacity(origins.len());
     for origin in origins {
-        // What no header can have, no browser sends as its origin.
+        // An origin that does not fit into a header is never sent by a browser.
         if let Ok(origin) = origin.parse() {
             allowed.push(origin);
         }

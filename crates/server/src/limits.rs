@@ -156,7 +156,7 @@ impl Limits {
     /// The default limits of a process that may open this many descriptors, `None` for no limit.
     /// After a reserve, half of the descriptors are for connections and half for catalogs.
     pub fn within(descriptors: Option<u64>) -> Self {
-        // A connection takes one descriptor, and a catalog several.
+        // A connection takes one descriptor, and an open catalog several.
         let half = match descriptors {
             Some(descriptors) => descriptors.saturating_sub(OTHER_DESCRIPTORS) / 2,
             None => u64::MAX,
@@ -167,7 +167,7 @@ impl Limits {
             (half / DESCRIPTORS_PER_CATALOG).clamp(2, MOST_OPEN_CATALOGS as u64) as usize;
         Limits {
             max_connections: connections,
-            // One address must not keep all others out.
+            // A quarter, so that one address cannot lock out all others.
             connections_per_address: connections / 4,
             connections_per_loopback_address: connections,
             max_open_catalogs: catalogs,

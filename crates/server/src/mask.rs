@@ -18,7 +18,7 @@ pub async fn mask_secrets(response: Response) -> Response {
         return response;
     }
     let (mut parts, body) = response.into_parts();
-    // A provider's headers are passed on, too.
+    // Headers of providers are passed on, so they may have secrets too.
     for value in parts.headers.values_mut() {
         if let Cow::Owned(masked) = mask_bytes(value.as_bytes())
             && let Ok(masked) = HeaderValue::from_bytes(&masked)
@@ -27,7 +27,7 @@ pub async fn mask_secrets(response: Response) -> Response {
         }
     }
     let body = if body.size_hint().exact().is_some() {
-        // In memory already.
+        // The body is in memory already.
         let whole = to_bytes(body, usize::MAX).await.unwrap_or_default();
         let masked = long_work::read(whole.len(), || mask_bytes(&whole)).await;
         match masked {
@@ -57,7 +57,7 @@ fn masked_stream(body: Body) -> Body {
             match parts.next().await {
                 Some(Ok(part)) => {
                     let passed = long_work::read(part.len(), || mask.next(&part)).await;
-                    // The end of a part may be the beginning of a secret, and is held back until the next.
+                    // The end of a part is held back, since it may be the beginning of a secret.
                     if !passed.is_empty() {
                         return Some((Ok(Bytes::from(passed)), Some((parts, mask))));
                     }

@@ -91,7 +91,7 @@ impl FromRequestParts<App> for AuthorizedCaller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        // A key of profiles may come here, and is held to them below.
+        // A key that is bound to profiles may use this route. The profile is chosen below.
         let ProfileGrant(grant) = ProfileGrant::from_request_parts(parts, app).await?;
         let Path(ProfileInPath { profile: named }) = Path::from_request_parts(parts, app).await?;
         let chosen = match &named {
@@ -151,7 +151,7 @@ async fn serve(
     let ends_session = request.method() == Method::DELETE;
     let places = &services.places;
     let in_use = places.enter(&principal.who, request.headers_mut());
-    // A message without a session begins one, or is of a client that has none.
+    // A message without a session either begins one or is from a client that uses none.
     let begins =
         request.method() == Method::POST && !request.headers().contains_key(MCP_SESSION_ID);
     let place = if begins {
@@ -166,12 +166,12 @@ async fn serve(
     } else {
         None
     };
-    // The gateway reads who calls from the request.
+    // The gateway takes the caller from the extensions of the request.
     request.extensions_mut().insert(principal);
     let handled = PLACE.scope(place.clone(), service.protocol.handle(request));
     let response = handled.await.map(Body::new);
     let mut response = messages::answer(response, asked).await;
-    // Only now does the answer tell the id of a session that began.
+    // The answer has the id of a new session.
     if let Some(place) = place
         && let Some(session) = places.record(&place, &service.sessions, response.headers())
     {
@@ -179,7 +179,7 @@ async fn serve(
         let close = async move { drop(sessions.close_session(&session).await) };
         app.key_watch.at_end(sender.key(), place.over(), close);
     }
-    // A session with an open stream is in use, and must not end as an idle one.
+    // An open stream keeps its session in use, so that it is not ended as an idle one.
     let is_stream = response.body().size_hint().exact().is_none();
     if let Some(in_use) = in_use
         && is_stream
@@ -207,7 +207,7 @@ fn with_own_error_body(mut response: Response) -> Response {
 impl McpServices {
     /// The services of this gateway, whose catalog is the default one.
     pub fn new(gateway: Gateway, limits: &Limits, stop: CancellationToken) -> Self {
-        // The SDK has a bound of its own, which has to be the same.
+        // The SDK has a limit of its own, which is set to the same value.
         let max_body_bytes = limits.body_bytes;
         let places = SessionPlaces::new(PlaceLimits {
             all: limits.max_mcp_sessions,
@@ -275,7 +275,7 @@ impl McpService {
             .with_cancellation_token(stop);
         let sessions = Arc::new(sessions);
         let begin = move || {
-            // The SDK makes a session without telling for which request, so the task carries that.
+            // The SDK does not say for which request it makes a session, so the task carries the place.
             let place = PLACE.try_with(Clone::clone).ok().flatten();
             Ok(gateway.session(place.map(|place| place as SessionPlace)))
         };

@@ -156,7 +156,7 @@ pub async fn forget(
         (Some(tool), None) => Deletion::Tool(ToolId::parse(&tool)?),
         (None, Some(query)) => Deletion::Query(query),
         (None, None) => Deletion::All,
-        // Entries of both, or of either? A deletion must not be guessed at.
+        // It is not clear whether both have to match, and a deletion must not be a guess.
         (Some(_), Some(_)) => {
             let message = "give `tool` or `query`, or neither to delete every entry";
             return Err(ApiError::unprocessable("invalid_value", message));
@@ -176,7 +176,7 @@ fn page(
     let memory = catalog.memory();
     let after = after.as_ref();
     let after = after.map(|(query, tool)| (query.as_str(), tool.as_str()));
-    // One more than the page, to know whether there is a next one.
+    // One more than the page has, to know whether there is a next page.
     let mut entries = memory.entries(after, limit + 1)?;
     let has_more = entries.len() > limit;
     entries.truncate(limit);

@@ -24,7 +24,7 @@ pub fn contain(route: &str) -> bool {
 /// A path below the base URL of the API, whichever of them it has.
 pub fn below_base(path: &str) -> &str {
     let mut below = path;
-    // Twice at most: a third `/v1` is no base of ours.
+    // At most two: a third `/v1` is not a base that is served.
     for _ in 0..2 {
         below = match below.strip_prefix("/v1") {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => rest,

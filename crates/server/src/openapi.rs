@@ -62,7 +62,7 @@ fn add_error_responses(description: &mut Description) {
             .responses
             .responses
             .entry("default".into())
-            // An operation may have described its errors itself.
+            // Some operations describe their errors themselves.
             .or_insert_with(|| RefOr::T(response.clone()));
     }
 }

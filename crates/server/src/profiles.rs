@@ -84,7 +84,7 @@ impl Profiles {
         grant: &Grant,
         named: Option<&str>,
     ) -> ApiResult<Option<Arc<ServedProfile>>> {
-        // Two are looked at: with a single one there is no choice to make.
+        // Two are enough to know whether the key leaves a choice.
         let mut bound = grant.profiles().iter();
         let name = match (named, bound.next(), bound.next()) {
             (Some(named), ..) if !grant.may_use_profile(named) => {
@@ -110,7 +110,8 @@ impl Profiles {
         grant: &Grant,
         headers: &HeaderMap,
     ) -> ApiResult<Option<Arc<ServedProfile>>> {
-        // A header that cannot be read names a profile that there is not: it must not count as none.
+        // An unreadable header becomes an empty name, which no profile has. It must not count as no
+        // header.
         let named = headers.get(PROFILE);
         self.chosen(grant, named.map(|name| name.to_str().unwrap_or_default()))
     }
@@ -149,7 +150,7 @@ impl ServedProfile {
                 }
             })
             .await;
-        // The catalog may have been deleted and made anew since the profile was first used.
+        // The catalog may have been deleted and created again since the profile was first used.
         opened.snapshots.renew(catalog);
         Ok(opened.clone())
     }
@@ -165,7 +166,7 @@ impl ServedProfile {
         };
         let (profile, gate) = (Arc::clone(&self.profile), Arc::clone(&self.gate));
         let looking = blocking(move || {
-            // All tools are read, which takes a while in a large catalog.
+            // Reading all tools takes a while in a large catalog.
             let tools: Vec<_> = open.searcher().tools().collect();
             profile.mistakes(&tools, gate.policies())
         });

@@ -139,7 +139,7 @@ enum Wanted {
 pub async fn models(State(app): State<App>, request: Request) -> Response {
     let (mut parts, _) = request.into_parts();
     // Clients of the Anthropic API say which version of it they speak.
-    // Both providers list their models at this path, in different forms.
+    // Both providers list their models at this path, in different formats.
     let dialect = match parts.headers.contains_key("anthropic-version") {
         true => Dialect::Messages,
         false => Dialect::Chat,
@@ -162,7 +162,7 @@ async fn listed_models(
     headers: &HeaderMap,
 ) -> Result<ProxyAnswer, Problem> {
     let has_agent = has_agent(app);
-    // With `--llm` of a script there is no provider to ask, and the agent answers alone.
+    // If `--llm` is a script, there is no provider, and the agents are the only models.
     if app.proxy.is_none() && has_agent {
         let mut headers = HeaderMap::new();
         let json = HeaderValue::from_static("application/json");
@@ -176,7 +176,7 @@ async fn listed_models(
     let mut listed = configured(app, None)?
         .models(dialect, headers, &sender.key)
         .await?;
-    // An error of the provider stays as it is.
+    // An error of the provider is passed on unchanged.
     if let AnswerBody::Whole(list) = &listed.body
         && has_agent
         && listed.status == 200
@@ -203,7 +203,7 @@ async fn answer(
     let sender = Sender::of(app, &mut parts).await?;
     let (headers, query) = (parts.headers.clone(), parts.uri.query().map(str::to_owned));
     let id = parts.extensions.get::<RequestId>().cloned();
-    // Memory is set aside before the body is read, by the length that the request announces.
+    // Memory is reserved by the announced length before the body is read.
     let mut reserved = match app.model_bodies.reserve(&headers).await {
         Ok(reserved) => reserved,
         Err(error) => {
@@ -218,7 +218,7 @@ async fn answer(
     // The model that the body names decides who answers: our agent, or a provider.
     if let Some(question) = AgentQuestion::read(dialect, &sender.owner, &body)? {
         headers::check_for_agent(&headers)?;
-        // No provider knows the agent, so nobody else could count.
+        // A provider does not know the agent, so the tokens are counted here.
         if wanted == Wanted::Tokens {
             return Ok(toolscout_dropin::counted_here(dialect, body).await?);
         }
@@ -334,7 +334,7 @@ pub async fn warn_of_missing_keys(app: &App) {
         return;
     }
     let asked = app.clone();
-    // Without keys the clients send those of the provider, and nothing is missing.
+    // Without keys here, clients send the provider's key themselves.
     let in_use = blocking(move || asked.keys.is_in_use()).await;
     if !matches!(in_use, Ok(Ok(true))) {
         return;
@@ -362,7 +362,7 @@ impl Sender {
         let brings_own_key = config.is_some_and(|config| config.key_from_client);
         let credentials = take_credentials(&mut parts.headers);
         if !brings_own_key {
-            // A key that is not ours is refused where keys are needed.
+            // If keys are needed, a key of another kind is refused here.
             parts.headers.extend(credentials.clone());
         }
         let ProfileGrant(grant) = ProfileGrant::from_request_parts(parts, app).await?;
@@ -379,7 +379,8 @@ impl Sender {
             Some(config) => config.upstream.key.is_some() || config.upstream.messages_key.is_some(),
             None => false,
         };
-        // On an open server without a key of its own, each client pays for itself.
+        // If neither the server nor the sender has a key, the client's credentials are for the
+        // provider.
         let takes_theirs = brings_own_key || (grant.key().is_none() && !has_key);
         let key = if takes_theirs && !credentials.is_empty() {
             ProviderKey::OfClient(credentials)
@@ -398,7 +399,7 @@ fn take_credentials(headers: &mut HeaderMap) -> HeaderMap {
             && !has_our_key(value)
             && let Some(mut value) = headers.remove(&name)
         {
-            // So that no log of headers shows it.
+            // Marked, so that no log of headers shows it.
             value.set_sensitive(true);
             credentials.insert(name, value);
         }
@@ -419,7 +420,7 @@ fn owner_by_credentials(credentials: &HeaderMap) -> String {
         return "http".to_owned();
     }
     let mut hasher = blake3::Hasher::new_derive_key("toolscout owner of a model request");
-    // With a byte between them that no header has, so that no two lists give the same input.
+    // Separated by a byte that no header has, so that no two lists give the same hash.
     for (name, value) in credentials {
         hasher.update(name.as_str().as_bytes());
         hasher.update(&[0]);
@@ -442,7 +443,7 @@ async fn extra_catalog(
     let Some(name) = headers.get(headers::CATALOG) else {
         return Ok(None);
     };
-    // A key of profiles must not search a whole catalog.
+    // A key that is bound to profiles must not search a whole catalog.
     if !grant.profiles().is_empty() {
         let message = format!(
             "this key is for the profiles {}; send X-Toolscout-Profile in place of X-Toolscout-Catalog",
@@ -476,7 +477,7 @@ async fn extra_profile(
     grant: &Grant,
     headers: &HeaderMap,
 ) -> ApiResult<Option<ExtraCatalog>> {
-    // One of them would have to be ignored, and the client would not learn which.
+    // One of the two would have to be ignored silently.
     if headers.contains_key(headers::CATALOG) {
         let message = "the request has both X-Toolscout-Profile and X-Toolscout-Catalog; a profile names its catalog, so \
                        leave out the other";
@@ -520,7 +521,7 @@ impl Problem {
         let (failure, retry_after_s) = match self {
             Problem::Failure(failure) => (failure, None),
             Problem::Api(error) => {
-                // The envelope leaves these answers as they are, so it does not log them either.
+                // The envelope does not log answers that have an error body of their own.
                 if let Some(detail) = &error.detail {
                     tracing::error!(code = error.code, detail, "request failed");
                 }
@@ -555,7 +556,7 @@ fn response_of(answer: ProxyAnswer) -> Response {
             Body::from_stream(stream.map(|part| part.map_err(|failure| failure.message)))
         }
     };
-    // Status and headers are the provider's, since its clients read them.
+    // The client expects the provider's own status and headers.
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
     *response.headers_mut() = answer.headers;

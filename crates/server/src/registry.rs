@@ -146,7 +146,7 @@ impl OpenCatalog {
         match &self.shared {
             Some(shared) => {
                 shared.store.hurry();
-                // What is reached or not is looked at below.
+                // Whether it was reached is checked below.
                 let _ = timeout(REACH_PATIENCE, self.writer.reaches(generation)).await;
             }
             None => {
@@ -242,7 +242,8 @@ impl Registry {
         store: Option<Arc<dyn SharedStore>>,
     ) -> Self {
         let root = data.path().to_owned();
-        // Copies apart from catalogs of the node's own, which are never deleted for another.
+        // Copies have a folder of their own, so that the node's own catalogs are never deleted in their
+        // place.
         let data = match store {
             Some(_) => DataDir::new(root.join(COPIES)),
             None => data,
@@ -315,14 +316,14 @@ impl Registry {
         let opener = Arc::clone(&self.opener);
         let opened = blocking(move || {
             let opened = open(&opener, locked.name())?;
-            // An opening goes on when its request has ended, and keeps what it has taken.
+            // Opening goes on even if the request ends, so the catalog itself keeps the permit.
             let _ = opened.slot.set(slot);
             drop(opening);
             Ok::<_, NotOpened>((opened, locked))
         });
         let (opened, locked) = opened.await??;
         let open = self.add(opened);
-        // Requests for this catalog need not wait until others are closed.
+        // Dropped early, so that requests for this catalog do not wait until others are closed.
         drop(locked);
         self.close_until_bytes_fit().await?;
         Ok(open)
@@ -361,7 +362,8 @@ impl Registry {
         };
         for catalog in self.all_open() {
             if !catalog.exists() {
-                // Looked at again under the lock: another request may have opened the next of the name.
+                // Checked again under the lock, since another request may have opened a new catalog of
+                // this name.
                 let _locked = self.names.lock(&catalog.name).await;
                 self.close_deleted(&catalog.name).await?;
             }
@@ -387,7 +389,7 @@ impl Registry {
         let listing = Arc::clone(&self.listing);
         let forgotten = blocking(move || {
             let name = locked.name();
-            // A store that does not answer has deleted nothing.
+            // If the store does not answer, the copy stays.
             let is_deleted = matches!(store.block_on(store.find(name)), Ok(None));
             if is_deleted {
                 opener.forget_copy(name)?;
@@ -411,7 +413,7 @@ impl Registry {
             return Ok((open, Created::Before));
         }
         let (listing, bound) = (Arc::clone(&self.listing), self.max_catalogs);
-        // Opening returns only the catalog, so this tells whether it is a new one.
+        // `open_now` returns only the catalog, so this flag carries whether it is new.
         let was_created = Arc::new(AtomicBool::new(false));
         let noted = Arc::clone(&was_created);
         let create = move |opener: &Opener, name: &str| {
@@ -467,7 +469,7 @@ impl Registry {
         let (opener, listing) = (Arc::clone(&self.opener), Arc::clone(&self.listing));
         let names = blocking(move || match opener.shared_names() {
             Some(names) => Ok(names),
-            // The store was not reached yet: what this node has copies of is the best that is known.
+            // The store was never reached, so the copies on this node are all that is known.
             None => listing.lock().names(),
         });
         Ok(names.await??)
@@ -558,8 +560,8 @@ impl Registry {
                 close(unused).await?;
                 continue;
             }
-            // A permit comes free when a catalog is closed; one that is no longer in use is looked for
-            // again after the pause.
+            // A permit becomes free when a catalog is closed. After the pause another catalog may be
+            // unused.
             let next = Arc::clone(&self.slots).acquire_owned();
             if let Ok(Ok(slot)) = timeout(SLOT_PAUSE, next).await {
                 return Ok(slot);
@@ -639,7 +641,7 @@ impl Registry {
 async fn close(unused: Evicted) -> ApiResult<()> {
     blocking(move || {
         unused.catalog.close();
-        // Before its name is free: whoever opens it next may need its place.
+        // The catalog is dropped before its name: whoever opens it next may need its permit.
         drop(unused.catalog);
         drop(unused.name);
     })
@@ -653,7 +655,8 @@ async fn prepare(searcher: Arc<Searcher>) -> ApiResult<()> {
     blocking(move || warmed.warm_up()).await?;
     tokio::task::spawn_blocking(move || {
         searcher.prepare_ranking();
-        // Opening and preparing take memory for some moments; small catalogs are opened often.
+        // Opening and preparing a large catalog takes memory that is freed again. Small ones are opened
+        // too often for this.
         if searcher.len() >= allocator::MANY_TOOLS {
             allocator::release_freed();
         }

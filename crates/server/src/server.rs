@@ -55,14 +55,14 @@ pub async fn serve(listener: TcpListener, parts: Parts, shutdown: Shutdown) -> a
     // Connections are accepted meanwhile, so that /livez and /readyz answer from the start.
     let opening = async {
         let opened = app.open_catalogs().await;
-        // Otherwise connections would be accepted for ever by a server that is never ready.
+        // Without this the server would accept connections and never become ready.
         if opened.is_err() {
             shutdown.trigger();
         }
         opened
     };
     let ((), opened) = tokio::join!(connections, opening);
-    // After the last request, whose changes may still be queued.
+    // Only after the last request, since its changes may still be queued.
     app.close().await;
     opened
 }

@@ -109,7 +109,7 @@ pub async fn list(
             of(&mut servers, &name).connection = Some(status.into());
         }
     }
-    // A tool that was changed or blocked may be of a server that has no tools left in the catalog.
+    // This may add servers whose tools are all blocked, so that they have none in the catalog.
     let changes = {
         let catalog = Arc::clone(&catalog);
         blocking(move || undecided(&catalog)).await??
@@ -119,14 +119,14 @@ pub async fn list(
         server.changes += 1;
         server.blocked += usize::from(change.blocked_by.is_some());
     }
-    // This node has none of the tools, so the store counts them.
+    // The tools are in the store, so the store counts them.
     if let Some(pushed) = catalog.pushed() {
         for (name, tools) in pushed.stats().await?.servers {
             of(&mut servers, &name).tools = tools;
         }
         return Ok(Json(listed(servers)));
     }
-    // Off the async threads: it goes through all tools.
+    // Counting goes through all tools.
     let searcher = catalog.searcher();
     let counted = app.cpu_pool.run(move || {
         for id in searcher.ids_after(None) {
@@ -181,11 +181,11 @@ pub async fn sync(
     request: Request,
 ) -> ApiResult<Response> {
     let options = LoadParams::of_server(&server).read_options();
-    // Reading the body consumes the request.
+    // Cloned, since reading the body consumes the request.
     let headers = request.headers().clone();
     let parsed = read_tools(&app, request, options).await?;
     let warnings: Vec<ToolWarning> = parsed.warnings.iter().map(ToolWarning::from).collect();
-    // What is left out of the body is removed, so a tool that cannot be read must not be left out.
+    // Tools that are not in the body are removed, so an invalid item must not be skipped.
     let tools = all_valid(parsed)?;
     if runs_as_task(tools.len(), &headers) {
         return start_sync(&app.tasks, catalog, server, tools, warnings).await;
@@ -218,7 +218,7 @@ async fn start_sync(
     let total = tools.len();
     let task = tasks.start(&catalog.name.clone(), total, move |task| async move {
         task.update(|body| body.warnings = warnings);
-        // Once the change is in the writer's queue, nothing can take it back.
+        // This is the last chance: a change in the writer's queue cannot be cancelled.
         if task.is_cancelled() {
             return Ok(());
         }

@@ -55,7 +55,8 @@ pub async fn readyz(State(app): State<App>) -> ApiResult<Json<Health>> {
         return Err(ApiError::shutting_down());
     }
     app.access.require_ready()?;
-    // Without descriptors nothing can be accepted or opened, so a load balancer should look elsewhere.
+    // Without descriptors nothing can be accepted or opened, so load balancers should use another
+    // server.
     if let Some(limit) = app.limits.descriptors
         && descriptors::are_nearly_used(limit)
     {
@@ -69,7 +70,7 @@ pub async fn readyz(State(app): State<App>) -> ApiResult<Json<Health>> {
     }
     let damaged = app.catalogs.damaged().len();
     let mut away = None;
-    // Not why: anyone may ask for the health, and the reason may name the store's address.
+    // The reason is left out: anyone may ask for the health, and it may name the store's address.
     if let Some(store) = &app.store
         && store.problem().is_some()
     {

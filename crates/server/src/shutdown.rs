@@ -28,7 +28,7 @@ impl Shutdown {
             signals.next().await;
             tracing::info!("shutting down; a second signal ends the program at once");
             trigger.trigger();
-            // A model that is being fetched or waited for would hold up the end.
+            // Waiting for a model would delay the end.
             toolscout_models::stop_waiting();
             signals.next().await;
             std::process::exit(EXIT_INTERRUPTED);

@@ -257,7 +257,7 @@ impl App {
         }
         model_api::warn_of_missing_keys(self).await;
         self.access.become_ready();
-        // These go on in the background, each until the shutdown.
+        // These run in the background until the shutdown.
         tokio::spawn(self.clone().look_at_names());
         tokio::spawn(self.clone().look_at_keys());
         tokio::spawn(write_by_itself(self.clone()));
@@ -360,11 +360,11 @@ impl App {
     /// Waits for runs of the agent, tasks and streamed loads up to the grace period, ends the MCP
     /// servers, and writes every queued change.
     pub(super) async fn close(&self) {
-        // Runs first: they call tools of the servers.
+        // Runs end first, since they call tools of the servers.
         if let Some(agent) = self.agent() {
             agent.close(self.limits.grace).await;
         }
-        // The servers next: they must not write to catalogs that are being closed.
+        // The servers end next, since they must not write to catalogs that are being closed.
         self.upstream.close().await;
         let loads = async { tokio::join!(self.tasks.finished(), self.streams.finished()) };
         tokio::pin!(loads);
@@ -379,7 +379,7 @@ impl App {
                 );
             }
         }
-        // After the last call and the last search, whose use it records.
+        // Only after the last call and the last search, since it records their use.
         let usage = self.usage.clone();
         if let Err(error) = blocking(move || usage.end()).await {
             tracing::error!(detail = error.detail, "use of tools was not written");
@@ -387,7 +387,7 @@ impl App {
         if let Err(error) = self.catalogs.close().await {
             tracing::error!(detail = error.detail, "catalogs were not closed");
         }
-        // Last: what was queued is committed to it.
+        // The store comes last, since queued changes are committed to it.
         if let Some(store) = &self.store {
             store.close().await;
         }
@@ -444,7 +444,7 @@ impl App {
             Ok(()) => true,
             Err(error) => error.status == StatusCode::NOT_FOUND,
         };
-        // Otherwise the catalog is still there, and its feedback with it.
+        // If the catalog is still there, its feedback stays too.
         if is_gone {
             let (store, usage) = (self.feedback.clone(), self.usage.clone());
             let forget = move || {
@@ -462,7 +462,7 @@ impl App {
         if statuses.is_empty() {
             return;
         }
-        // A state that no server has any more is 0.
+        // All states are set, so that a state without servers becomes 0.
         for state in ConnectionState::ALL {
             let servers = statuses.iter().filter(|status| status.state == state);
             let labels = StateLabels {

@@ -245,7 +245,7 @@ pub struct TokenStats {
 )]
 pub async fn show(grant: Grant, State(app): State<App>) -> ApiResult<Json<ServerStats>> {
     grant.operates()?;
-    // These gauges are computed when somebody asks, as for `/metrics`.
+    // These gauges are computed on demand, as for `/metrics`.
     app.measure_catalogs();
     let metrics = &app.metrics;
     Ok(Json(ServerStats {
@@ -277,7 +277,7 @@ pub async fn show(grant: Grant, State(app): State<App>) -> ApiResult<Json<Server
 
 impl RequestStats {
     fn of(metrics: &Metrics) -> Self {
-        // Percentiles of all routes cannot be made of those of each, so the buckets are added.
+        // The buckets are added, since percentiles cannot be combined.
         let mut all = Buckets::default();
         let mut routes = BTreeMap::new();
         for (labels, latencies) in metrics.request_seconds.all() {
@@ -295,14 +295,14 @@ impl RequestStats {
         let mut by_class = BTreeMap::new();
         for (labels, count) in metrics.requests.all() {
             let class = format!("{}xx", labels.status / 100);
-            // A route whose first answer came between the two reads has no time yet.
+            // A route may be missing here if its first answer came between the two reads.
             if let Some(route) = routes.get_mut(&(labels.method, labels.route)) {
                 *route.by_class.entry(class.clone()).or_default() += count.get();
             }
             *by_class.entry(class).or_default() += count.get();
         }
         let mut routes: Vec<RouteStats> = routes.into_values().collect();
-        // Stable: routes with as many requests stay in the order of their names.
+        // The sort is stable: routes with equal counts stay in the order of their names.
         routes.sort_by_key(|route| std::cmp::Reverse(route.total));
         RequestStats {
             total: all.len(),
@@ -317,8 +317,8 @@ impl RequestStats {
 
 impl SearchStats {
     fn of(metrics: &Metrics) -> Self {
-        // Of all modes together. The order of the stages is that of a search's timings.
-        // Every stage is listed, also one that no search has had.
+        // Summed over all modes, in the order of a search's timings.
+        // All stages are listed, even if no search had them.
         let mut stages: Vec<(&'static str, Buckets)> = toolscout_index::Timings::default()
             .stages()
             .map(|(stage, _)| (stage, Buckets::default()))
@@ -375,7 +375,7 @@ impl Bucket {
     fn all_of(buckets: &Buckets) -> Vec<Self> {
         let mut all = Vec::with_capacity(buckets.counts.len());
         for (place, count) in buckets.counts.into_iter().enumerate() {
-            // The last one has what is above every bound.
+            // The last bucket has no upper bound.
             let up_to_ms = BOUNDS_S.get(place).copied().map(milliseconds);
             all.push(Bucket { up_to_ms, count });
         }
@@ -416,7 +416,7 @@ fn queues(app: &App) -> Vec<QueueStats> {
         waiting: Some(gauge(waiting)),
         waiting_limit: limit.map(|limit| limit as u64),
     };
-    // Searches have both: some run on the threads, and others wait for one.
+    // Searches have both: some run on the threads and others wait.
     let (busy, threads) = (app.cpu_pool.busy() as u64, limits.search_threads);
     vec![
         running("requests", gauge(metrics.in_flight.get()), None),

@@ -122,7 +122,7 @@ impl Streams {
             let status = StatusCode::SERVICE_UNAVAILABLE;
             return Err(ApiError::busy(status, "overloaded", message));
         };
-        // Room for the result of each line and for the summary.
+        // Room for one result per line and the summary.
         let (results, lines) = mpsc::channel(MAX_LINES + 1);
         let load = StreamedLoad {
             shutdown: self.shutdown.clone(),
@@ -214,7 +214,7 @@ impl StreamedLoad {
     async fn take(&mut self, rest: &mut Vec<u8>, bytes: &Bytes) -> Result<(), ApiError> {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             rest.extend_from_slice(part);
-            // A line without an end is refused before it fills the memory.
+            // Refuse a line that does not end before it fills the memory.
             if part.ends_with(b"\n") {
                 self.take_line(rest).await?;
                 rest.clear();
@@ -240,7 +240,7 @@ impl StreamedLoad {
         }
         self.parse(line);
         self.batch_bytes += line.len();
-        // A batch that was cut short by a pause or by its bytes is no reason for a larger one.
+        // Only full batches grow the step: others were cut short by a pause or by their bytes.
         let is_full = self.batch.len() >= self.step.tools();
         if is_full {
             self.step = self.step.next();

@@ -180,7 +180,7 @@ impl Tasks {
             tokio::spawn(shared::report(reported, store))
         });
         tokio::spawn(async move {
-            // Spawned separately, so that a panic ends the task as failed.
+            // Spawned separately, so that a panic makes the task fail.
             let outcome = match tokio::spawn(future).await {
                 Ok(outcome) => outcome,
                 Err(error) => Err(ApiError::internal(error)),
@@ -193,7 +193,7 @@ impl Tasks {
                 tracing::error!(task = started.id(), detail, "task failed");
             }
             started.end(&outcome);
-            // A server that ends waits for the report too.
+            // Still counts as running here, so that a server that ends waits for the report.
             if let Some(reporting) = reporting {
                 let _ = timeout(LAST_REPORT_LIMIT, reporting).await;
             }
@@ -237,7 +237,7 @@ impl Tasks {
     /// is away.
     pub async fn accepted(&self, task: &Task) -> Response {
         let (id, catalog, body, is_running) = task.report();
-        // One that has ended already has reported itself.
+        // A task that has ended has reported itself already.
         if let Some(store) = &self.store
             && is_running
         {
@@ -247,7 +247,7 @@ impl Tasks {
             }
         }
         let mut answer = with_location(&id, task.body.lock().clone());
-        // A key that is revoked ends what it has begun, this task included.
+        // Tells the key watch to cancel the task if its key is revoked.
         answer.extensions_mut().insert(Begun {
             over: task.ended.clone(),
             stop: task.cancel.clone(),
@@ -274,7 +274,7 @@ impl Tasks {
             let catalog = stored.catalog.clone();
             (Found::Elsewhere(stored), catalog)
         };
-        // The same answer as for no task: an id must not tell what other catalogs there are.
+        // The same answer as for an unknown task, so that ids reveal nothing of other catalogs.
         if !grant.sees(&catalog) {
             return Err(unknown_task(id));
         }

@@ -240,7 +240,7 @@ pub async fn put(
     };
     let (searcher, own) = (catalog.searcher(), Arc::clone(&tool));
     let check = move || {
-        // Whether a text speaks of another tool is a comparison with all of them.
+        // The review compares the texts with all other tools.
         let review = Review::of(reviewed, &searcher);
         checked(
             &own,
@@ -260,15 +260,14 @@ pub async fn put(
         return Err(ApiError::unprocessable("texts_held", message));
     }
     let enrichment = read.enrichment.map_err(invalid_texts)?;
-    // A person who writes texts should have all of them stored, or know why not.
+    // One refused text refuses all, so that the writer learns of it.
     if let Some(reason) = read.refused.into_iter().next() {
         return Err(invalid_texts(reason));
     }
-    // Made before the texts are moved into the change.
     let answer = ToolTexts::of(&tool, Some(&enrichment));
     let change = Change::Enrich(vec![(tool, enrichment)]);
     let written = catalog.writer.try_write(change).await?;
-    // Texts are stored for the very definition that was read above, and for no later one.
+    // Texts are stored only if the tool still has the definition that was read above.
     if written.changes.changed.is_empty() {
         let message = format!("{id} was changed or removed meanwhile; read it again");
         return Err(ApiError::invalid(
@@ -352,7 +351,7 @@ pub async fn take(
             return Err(ApiError::invalid(status, "invalid_body", message));
         }
     };
-    // Off the async threads: answers of an assistant are looked for in megabytes of prose.
+    // The body may be megabytes of prose that has to be searched for answers.
     let answers = cpu_pool.run(move || Answers::read(&text)).await?;
     let asked_about = catalog.with_texts(TextsOf {
         tools: Some(answers.ids()),
@@ -367,7 +366,7 @@ pub async fn take(
         (matched, answers.problem)
     });
     let (matched, problem) = read.await?;
-    // Success with nothing stored would look as if all was well.
+    // Success with nothing stored would hide the mistake.
     if matched.answers == 0 {
         let message = "the body has no texts of tools; they are lines like {\"id\": \"server/name\", \"definition\": \
                        \"…\", \"texts\": [\"…\"]}, and GET /v1/catalogs/{catalog}/questions asks for them";
@@ -449,7 +448,7 @@ pub async fn ask(
     let searcher = read.await?;
     let sending = format!("POST it to /v1/catalogs/{}/texts", catalog.name);
     let asked = cpu_pool.run(move || {
-        // A catalog that is not pushed down gives all, whatever was asked for.
+        // Only a catalog that is pushed down respects the limit by itself.
         let mut tools = enrich::missing(&searcher, &servers);
         tools.truncate(limit);
         if tools.is_empty() {
@@ -480,7 +479,7 @@ fn page(searcher: &Searcher, servers: &[String], after: Option<&str>, limit: usi
         let Some(enrichment) = searcher.enrichment(id) else {
             continue;
         };
-        // There is one more, so the page is not the last.
+        // One more passes, so this is not the last page.
         if tools.len() == limit {
             next_cursor = last.map(paging::cursor_after);
             break;
@@ -511,12 +510,12 @@ async fn store(
 ) -> ApiResult<TakenTexts> {
     let usable = std::mem::take(&mut matched.usable);
     let ids = ids_of(&usable);
-    // Tools may have changed since the answers were matched. Those are not stored, and told of.
+    // Tools that changed since the match are not stored, and are reported as refused.
     let written = catalog.writer.try_write(Change::Enrich(usable)).await?;
     catalog.reach(written.generation).await?;
     let stored = &written.changes.changed;
     matched.refused.extend(not_stored(&ids, stored));
-    // Counted after the commit, so that what is left is what is left now.
+    // Counted after the commit, so that `left` is up to date.
     let with_texts = catalog.count_texts(cpu_pool).await?;
     Ok(TakenTexts {
         answers: matched.answers,

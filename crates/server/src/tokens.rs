@@ -97,7 +97,7 @@ impl TokenSavings {
         format: Emit,
         tokens: Option<usize>,
     ) {
-        // Of a catalog that is pushed down there is nothing here to compare with.
+        // A catalog that is pushed down has no tools here to compare with.
         if !has_definitions(format) || searcher.is_empty() {
             return;
         }
@@ -108,7 +108,7 @@ impl TokenSavings {
             format,
             tokens,
         };
-        // Without waiting: an answer must not be held up for a figure.
+        // Never waits: a statistic must not delay an answer.
         if self.answers.try_send(answer).is_err() {
             self.totals.left_out.fetch_add(1, Ordering::Relaxed);
         }
@@ -217,7 +217,7 @@ fn count_all(waiting: &Receiver<Answer>, totals: &Totals) {
             Some(tokens) => tokens,
             None => tokens_of(&answer.tools, answer.format),
         };
-        // Locked only now, since counting may take a while.
+        // Locked only after the counting, which may take a while.
         let mut saved = totals.of(answer.source).lock();
         saved.answers += 1;
         saved.catalog_tokens += catalog as u64;
@@ -268,7 +268,7 @@ fn catalog_tokens(searcher: &Searcher, format: Emit) -> usize {
     let count = searcher.len();
     let step = count.div_ceil(SAMPLE).max(1);
     let sample: Vec<Arc<Tool>> = searcher.tools().step_by(step).collect();
-    // In small groups, since the names in one answer are made distinct from each other.
+    // Counted in small groups, since `emit` makes the names within one answer distinct.
     let mut tokens = 0;
     for tools in sample.chunks(50) {
         tokens += tokens_of(tools, format);

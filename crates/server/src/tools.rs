@@ -177,7 +177,7 @@ pub async fn list(
     let limit = paging::limit(params.limit)?;
     let after: Option<String> = paging::after(params.cursor.as_deref())?;
     let listed = params.listed()?;
-    // The database makes the page, since this node has none of the tools.
+    // The tools are in the store, so the database makes the page.
     if let Some(pushed) = catalog.pushed() {
         return page::of_store(&pushed, after, &listed, limit)
             .await
@@ -212,19 +212,19 @@ pub async fn upsert(
     request: Request,
 ) -> ApiResult<Response> {
     let skip_invalid = params.skip_invalid.unwrap_or_default();
-    // A document of OpenAPI whose server an earlier version named otherwise keeps that name.
+    // An OpenAPI document keeps the server name that an earlier version gave it.
     let searcher = catalog.searcher();
     let options = ReadOptions {
         known_servers: KnownServers::by(move |server| searcher.has_server(server)),
         ..params.read_options()
     };
     match extract::media_type(request.headers())?.as_str() {
-        // A stream may be longer than memory allows for a body, and is answered line by line.
+        // A stream may be longer than any body, and each line is answered on its own.
         "application/x-ndjson" | "application/ndjson" | "application/jsonl" => {
             app.streams.upsert(catalog, options, request.into_body())
         }
         _ => {
-            // Reading the body consumes the request.
+            // Cloned, since reading the body consumes the request.
             let headers = request.headers().clone();
             let parsed = body::read_tools(&app, request, options).await?;
             if !skip_invalid {
@@ -267,7 +267,7 @@ pub async fn put(
     request: Request,
 ) -> ApiResult<Response> {
     let id = ToolId::parse(&id)?;
-    // The path says which server it is of, whatever the body says.
+    // The server is taken from the path, whatever the body says.
     let options = LoadParams::of_server(id.server()).read_options();
     let tool = body::only_tool(body::read_tools(&app, request, options).await?, &id)?;
     let Written {
@@ -302,7 +302,7 @@ pub async fn remove(
     State(cpu_pool): State<CpuPool>,
     Path(ItemPath { id, .. }): Path<ItemPath>,
 ) -> ApiResult<StatusCode> {
-    // To a client, an id that no tool can have is a tool that is not there.
+    // To a client, an invalid id is just an unknown tool.
     let Ok(parsed) = ToolId::parse(&id) else {
         return Err(unknown_tool(&cpu_pool, &catalog, &id).await);
     };
@@ -336,12 +336,11 @@ pub async fn remove_matching(
         destructive: params.destructive,
         ..Filter::default()
     };
-    // A client that forgets its filter would lose every tool.
+    // A forgotten filter must not delete every tool.
     if filter.is_empty() {
         let message = "the filter is empty; give server, tag, read_only or destructive, or delete the catalog to delete every tool";
         return Err(ApiError::unprocessable("empty_filter", message));
     }
-    // A tool that is added from here on stays, even if it would pass.
     let matching = matching(&cpu_pool, &catalog, filter).await?;
     let written = catalog.writer.try_write(Change::Remove(matching)).await?;
     Ok(Json(DeleteAnswer {
@@ -416,7 +415,7 @@ async fn unknown_tool(cpu_pool: &CpuPool, catalog: &OpenCatalog, id: &str) -> Ap
     let name = &catalog.name;
     let hint = match nearest.await {
         Ok(Some(hint)) => hint,
-        // A busy server compares none: the answer without a hint is as right.
+        // If the server is too busy to compare names, the message goes without the hint.
         Ok(None) | Err(_) => format!("GET /v1/catalogs/{name}/tools lists them"),
     };
     let message = format!("no tool {id:?} in the catalog {name:?}; {hint}");

@@ -50,7 +50,7 @@ async fn discard(body: Arc<Mutex<Body>>) {
     let mut left = MAX_BYTES;
     loop {
         let frame = poll_fn(|context| Pin::new(&mut *body.lock()).poll_frame(context));
-        // It ended, broke off, or pauses.
+        // The body ended, broke off, or pauses for too long.
         let Ok(Some(Ok(frame))) = timeout(MAX_PAUSE, frame).await else {
             return;
         };

@@ -432,14 +432,14 @@ impl Reader {
         Ok(Reader {
             recorder: app.usage.clone(),
             data: app.catalogs.data().to_owned(),
-            // Whole days, since that is how use is recorded.
+            // Use is recorded by whole days.
             period: Period::last(days, day_of(unix_ms(SystemTime::now()))),
         })
     }
 
     /// The database with what was recorded until now; `None` if nothing ever was.
     fn store(&self) -> Result<Option<UsageStore>, UsageError> {
-        // Uses are written some at a time, so the last ones may still be in memory.
+        // The recorder writes in batches, so the last uses may still be in memory.
         self.recorder.flush();
         UsageStore::open_existing(&self.data)
     }
@@ -454,7 +454,7 @@ impl Reader {
 
     fn shadow(&self, shadow: &Shadow) -> Result<ShadowAnswer, UsageError> {
         let store = self.store()?;
-        // Before the figures: what has stopped waiting is among them.
+        // Read before the figures, so that searches that stop waiting are in the figures.
         let now = ShadowNow::of(shadow);
         let today = day_of(unix_ms(SystemTime::now()));
         let days = shadow.figures(store.as_ref(), self.period.since, today)?;
@@ -478,7 +478,7 @@ impl Reader {
             Some(store) => store.tools(catalog, self.period.since)?,
             None => Default::default(),
         };
-        // Before they are summed, so that the totals are those of this server.
+        // Filtered before the sum, so that the totals are those of this server.
         tools.retain(|tool, _| is_of_server(tool, server));
         let totals = report::total(tools.values());
         let tools = report::sorted(tools, sort);
@@ -508,7 +508,7 @@ impl Reader {
         limit: usize,
     ) -> Result<UnusedPage, UsageError> {
         let store = self.store()?;
-        // Without a database nothing was ever used, and all tools are unused.
+        // No database means that nothing was ever used.
         let used = match &store {
             Some(store) => store.tools(&catalog.name, self.period.since)?,
             None => Default::default(),
@@ -517,7 +517,7 @@ impl Reader {
         let tools = searcher.tools();
         let tools = tools.filter(|tool| server.is_none_or(|server| tool.id.server() == server));
         let unused = Unused::of(tools, &used);
-        // They are in the order of their ids, so a page goes on even if the tool before it is gone.
+        // The tools are sorted by id, so the page is found even if the tool before it is gone.
         let start = match after {
             Some(after) => unused.tools.partition_point(|tool| tool.tool <= after),
             None => 0,
@@ -580,13 +580,12 @@ impl Reader {
             totals.add(&row.figures);
         }
         let mut days = summed(&rows, |row| row.day);
-        // The newest first. The sums come sorted by their key, so callers and catalogs with equal use
-        // stay in that order.
+        // Newest first. The sums below are sorted by key, and that order stays for equal use.
         days.sort_by_key(|(day, _)| std::cmp::Reverse(*day));
         let catalogs = busiest(summed(&rows, |row| row.key.catalog.clone()));
         let mut callers = busiest(summed(&rows, |row| row.key.clone()));
         let total_callers = callers.len();
-        // The figures of the others are in those of their day and their catalog.
+        // Callers that are left out here still count in the days and catalogs.
         callers.truncate(MAX_CALLERS);
         Ok(UsageOverview {
             record: self.record(store.as_ref())?,

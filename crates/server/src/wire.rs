@@ -167,7 +167,7 @@ impl ItemStatus {
 /// The result of an item that the parser skipped.
 pub fn failed_item(skipped: &Skipped) -> ItemResult {
     ItemResult {
-        // In a body of lines people look for the line.
+        // If the body has lines, the number of the line is easier to find.
         item: skipped.line.unwrap_or(skipped.index),
         id: skipped.name.clone(),
         status: ItemStatus::Failed,

@@ -157,7 +157,7 @@ async fn write(
     change: WordsChange,
 ) -> ApiResult<Json<WordsAnswer>> {
     let written = catalog.writer.try_write(Change::OwnerWords(change)).await?;
-    // Of a store, this node may not show it yet.
+    // With a store, this node may not have the change yet.
     catalog.reach(written.generation).await?;
     answer(cpu_pool, catalog).await
 }

@@ -261,7 +261,7 @@ impl Approved {
     /// # Errors
     /// [`ApprovedError`].
     pub fn open(place: impl Into<ApprovedPlace>) -> Result<Self, ApprovedError> {
-        // A table has no folder, and its schema is brought up to date by the store.
+        // The store migrates its tables itself.
         let folder = match place.into() {
             ApprovedPlace::Folder(folder) => folder,
             ApprovedPlace::Table(table) => return Ok(Approved(Backing::Table(table))),
@@ -286,7 +286,7 @@ impl Approved {
             ApprovedPlace::Table(table) => return Ok(Some(Approved(Backing::Table(table)))),
         };
         let path = folder.join(FILE_NAME);
-        // None is no error: a catalog without MCP servers has no such file.
+        // A catalog without MCP servers has no such file.
         if !path.exists() {
             return Ok(None);
         }
@@ -384,7 +384,7 @@ impl Approved {
         servers: &BTreeSet<String>,
         mut judge: impl FnMut(&str, Remembered) -> Result<Update, E>,
     ) -> Result<(), E> {
-        // Tables know nothing of errors of their callers, so that of `judge` is kept here meanwhile.
+        // The tables' closure returns no error, so the error of `judge` is kept here.
         let mut refused = None;
         let mut judge = |server: &str, remembered: Remembered| match judge(server, remembered) {
             Ok(update) => Some(update),
@@ -426,7 +426,7 @@ impl LocalApproved {
         decision: i64,
     ) -> Result<bool, ApprovedError> {
         self.within(|transaction| {
-            // A decision that the list was not compared with would be undone.
+            // A person has decided since the list was compared, and writing it would undo that.
             let is_current = last_decision(transaction, server)? == decision;
             if is_current {
                 write_update(transaction, server, update)?;
@@ -445,7 +445,7 @@ impl LocalApproved {
                 let remembered = read(transaction, server)?;
                 let number = remembered.decision + 1;
                 let Some(update) = judge(server, remembered) else {
-                    // Any error will do: it rolls back, and whoever judges tells why.
+                    // Any error will do: it only rolls back. `refused` has the reason.
                     return Err(rusqlite::Error::QueryReturnedNoRows);
                 };
                 write_update(transaction, server, &update)?;
@@ -511,7 +511,7 @@ fn read_records(connection: &Connection, server: &str) -> rusqlite::Result<Recor
 
 /// The changes of a server, or of all servers.
 fn read_undecided(connection: &Connection, server: Option<&str>) -> rusqlite::Result<Undecided> {
-    // A database that is only peeked at is not migrated.
+    // `peek` opens databases of earlier versions without migrating them.
     if !has_changes(connection)? {
         return Ok(Undecided::new());
     }
@@ -646,7 +646,7 @@ impl BlockedBy {
     pub fn from_name(name: &str) -> Self {
         match name {
             "setting" => BlockedBy::Setting,
-            // What a later version may write is not lifted without a person.
+            // What a later version may write counts as blocked by a person, the safer of the two.
             _ => BlockedBy::Person,
         }
     }

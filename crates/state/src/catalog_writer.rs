@@ -150,7 +150,7 @@ impl CatalogStore for LocalStore {
         let mut is_changed = false;
         for change in changes {
             let applied = change.apply(&mut writer)?;
-            // One change is enough: those that change nothing are in the same commit.
+            // One real change is enough to commit.
             is_changed |= applied.is_changed;
             all_changes.push(applied.changes);
         }
@@ -322,7 +322,7 @@ impl CatalogWriter {
 
     /// Takes no more changes and finishes those in the queue. Blocks until then.
     pub fn close(&self) {
-        // Changes in the queue are still made. Only then is there nothing more to publish.
+        // The changes in the queue are still made. After that nothing more is published.
         self.end();
         self.way.pool.wait_for_end(self.way.task);
         self.work.end_publishing();
@@ -351,7 +351,7 @@ impl CatalogWriter {
         }
         match answer.await {
             Ok(answer) => answer,
-            // Dropped without one, as only a panic does.
+            // The sender was dropped without an answer, which only a panic does.
             Err(_) => Err(WriteError::Panicked),
         }
     }
@@ -374,7 +374,7 @@ struct QueuedChange {
 
 impl QueuedChange {
     fn answer(self, outcome: Result<Written, WriteError>) {
-        // The client may have disconnected. The change is made all the same.
+        // The client may have disconnected. The change was made anyway.
         let _ = self.reply.send(outcome);
     }
 }
@@ -429,7 +429,7 @@ impl Change {
                     is_changed: set_search_defaults(writer, after)?,
                 });
             }
-            // A ranker is a file of its own, which is not compared with the one before.
+            // Always counts as a change: the ranker is not compared with the former one.
             Change::Ranker(ranker) => {
                 writer.set_ranker(ranker.as_deref())?;
                 return Ok(Applied {

@@ -160,7 +160,7 @@ impl FeedbackStore {
     /// # Errors
     /// [`FeedbackError::Database`].
     pub fn set_secret(&self, secret: [u8; 32]) -> Result<(), FeedbackError> {
-        // Stored first: after a restart the answers of before must still be accepted.
+        // Stored first, so that answers signed from now on are still accepted after a restart.
         self.local.set_secret(&secret)?;
         let mut signer = self.signer.write();
         *signer = Signer::new(secret);

@@ -105,7 +105,7 @@ impl Scopes {
         if scope == Scope::Search || self.0.contains(&scope) {
             return true;
         }
-        // The model is no part of a catalog: whoever runs the server pays for it.
+        // The model is not part of a catalog: the operator of the server pays for it.
         let is_within_catalogs = scope != Scope::Llm || *catalogs == Catalogs::All;
         self.0.contains(&Scope::Admin) && is_within_catalogs
     }
@@ -134,7 +134,7 @@ impl From<Scope> for Scopes {
 impl FromIterator<Scope> for Scopes {
     fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
         let mut scopes: BTreeSet<Scope> = scopes.into_iter().collect();
-        // Every key may search, so none at all means just that.
+        // Every key may search, so no scope means `search`.
         if scopes.is_empty() {
             scopes.insert(Scope::Search);
         }
@@ -184,7 +184,7 @@ impl FromStr for Catalogs {
             return Ok(Catalogs::All);
         }
         let names: BTreeSet<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
-        // `*` beside names is a mistake: it would give all where some were meant.
+        // `*` beside names is a mistake: the key would be for all catalogs instead of a few.
         if names.contains("") || names.contains("*") {
             return Err(KeyError::InvalidCatalogs {
                 text: text.to_owned(),
@@ -250,7 +250,7 @@ impl Key {
     }
 
     fn refusal(&self, now: u64) -> Option<KeyRefusal> {
-        // Revoked wins over expired: it is the stronger reason.
+        // Revoked comes first, since it is the stronger reason.
         if self.revoked_at.is_some() {
             Some(KeyRefusal::Revoked)
         } else if self.expires_at.is_some_and(|expires_at| expires_at <= now) {
@@ -294,7 +294,7 @@ impl NewKey {
                 return Err(KeyError::InvalidProfile { name: name.clone() });
             }
         }
-        // Whoever may change a catalog whole could change what the profiles leave out.
+        // An admin could change the tools that the profiles leave out.
         if !self.profiles.is_empty() && self.scopes.allow(Scope::Admin, &self.catalogs) {
             return Err(KeyError::AdminOfProfiles);
         }
@@ -518,7 +518,7 @@ impl KeyStore {
         let secret = random_secret()?;
         let created_at = seconds(now);
         let key = Key {
-            // 48 random bits: enough for ids, which are no secret.
+            // 12 hexadecimal digits are enough: the id is not secret.
             id: Uuid::new_v4().simple().to_string()[..12].to_owned(),
             scopes,
             catalogs,
@@ -532,7 +532,7 @@ impl KeyStore {
             hash: hash(&secret).to_vec(),
         };
         self.table.insert(&stored)?;
-        // Only what the store has: a key that one node alone accepts could not be revoked.
+        // The store comes first: a key that only this node accepts could not be revoked.
         if let Some(copy) = &self.copy {
             copy.add(&stored)?;
         }
@@ -647,7 +647,7 @@ impl KeyStore {
         let found = match &self.copy {
             None => self.table.find(id)?,
             Some(copy) => match copy.find(id)? {
-                // A key that is new, or no longer valid.
+                // The key is new, or no longer valid.
                 None => return Ok(None),
                 found => found,
             },
@@ -664,7 +664,7 @@ impl KeyStore {
             Some(copy) => copy.find(id)?,
             None => None,
         };
-        // The copy has valid keys only. Of the others the table knows.
+        // The copy has only valid keys, so the table decides about the others.
         let found = match copied {
             None => self.table.find(id)?,
             found => found,
@@ -691,7 +691,8 @@ fn check(found: Option<StoredKey>, secret: &str, now_s: u64) -> Result<Key, KeyR
     let Some(StoredKey { key, hash: stored }) = found else {
         return Err(KeyRefusal::Unknown);
     };
-    // The secret first: only its holder learns that a key has expired or was revoked.
+    // The secret is checked first, so that only its holder learns that a key has expired or was
+    // revoked.
     if !bool::from(stored.ct_eq(&hash(secret))) {
         return Err(KeyRefusal::Unknown);
     }

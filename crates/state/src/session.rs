@@ -37,7 +37,6 @@ impl ConversationId {
     pub fn new(text: impl Into<String>) -> Result<Self, SessionError> {
         let text = text.into();
         match text.len() {
-            // Clients choose ids of their own, such as those of their chats.
             1..=MAX_ID_BYTES => Ok(ConversationId(text)),
             bytes => Err(SessionError::InvalidId { bytes }),
         }
@@ -100,8 +99,7 @@ impl TurnStatus {
             TurnStatus::Expired,
             TurnStatus::Failed,
         ];
-        // A later version may write other ways to end. To this one such a turn has ended without an
-        // answer.
+        // A later version may write other statuses. Such a turn counts as ended without an answer.
         all.into_iter()
             .find(|status| status.name() == name)
             .unwrap_or(TurnStatus::Interrupted)
@@ -223,7 +221,7 @@ impl PastTurn {
             return self.answer.clone();
         }
         let status = self.status.name();
-        // Without it a model would take half an answer for its own last word.
+        // Without the note a model would take half an answer for a finished one.
         let note = format!("{}\n[this turn was not finished: {status}]", self.answer);
         note.trim_start().to_owned()
     }
@@ -610,7 +608,7 @@ impl Sessions {
         max: usize,
     ) -> Result<Vec<PastTurn>, SessionError> {
         let mut turns = self.table.last_turns(conversation, numbers, max)?;
-        // The table gives the last ones, so the newest come first.
+        // The table returns the newest first.
         turns.reverse();
         Ok(turns)
     }

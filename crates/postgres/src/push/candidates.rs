@@ -94,7 +94,7 @@ impl PostgresStore {
         query: &Query,
     ) -> Result<Searcher, StoreError> {
         query.validate()?;
-        // Waiting for a turn counts as waiting for the store, so it ends as early.
+        // Waiting for a permit has the same limit as waiting for the store.
         let permit = async {
             match self.push.searches.acquire().await {
                 Ok(permit) => Ok(permit),
@@ -107,7 +107,7 @@ impl PostgresStore {
         let words = self
             .ask(READ_LIMIT, self.read_words(tables, &terms))
             .await?;
-        // Without a connection: an embedder may take its time.
+        // No connection is held here, since an embedder may take its time.
         let (asked, searched) = (Arc::clone(base), query.clone());
         let near_words = words.near_words;
         let probe = self
@@ -183,7 +183,7 @@ impl PostgresStore {
             .await?;
         let mut sample = match (found.len() as u64) < head.statistics.tools {
             true => sample(&mut transaction, tables).await?,
-            // All were found, so there is nothing that a sample could stand for.
+            // All tools were found, so no sample is needed.
             false => Vec::new(),
         };
         // The keys that were found are sorted.
@@ -202,7 +202,7 @@ impl PostgresStore {
             .await?;
         let mut vectors = HashMap::new();
         for embedder in base.embedders() {
-            // The engine computes those of instant ones anew.
+            // Vectors of instant embedders are not read: the engine computes them.
             if embedder.is_instant() {
                 continue;
             }
@@ -227,8 +227,8 @@ impl PostgresStore {
     async fn begin_search(&self) -> Result<sqlx::Transaction<'_, Postgres>, StoreError> {
         let mut transaction = self.pool.begin_with(BEGIN_READING).await?;
         use_extensions(&mut transaction).await?;
-        // The scan goes on where a filter leaves too few of the nearest. Compiling these short statements
-        // would take longer than they do.
+        // With `iterative_scan` a filtered search goes on until it has enough. Without `jit`, since
+        // compiling these short statements takes longer than running them.
         sqlx::query(
             "SELECT set_config('hnsw.iterative_scan', 'strict_order', true),
                     set_config('hnsw.ef_search', $1, true),
@@ -270,7 +270,7 @@ impl PostgresStore {
         let mut keys = BTreeSet::new();
         let are_all = passed <= most;
         if are_all {
-            // They are few, so all of them may be hits.
+            // Few tools pass the filter, so all of them are candidates.
             keys.extend(passing.keys(connection, most).await?);
         } else {
             let scoring = Scoring::new(lexical, &head.statistics);
@@ -291,7 +291,8 @@ impl PostgresStore {
             let vectors = vectors_of(embedder, probe);
             for (place, vector) in vectors.iter().enumerate() {
                 let limit = match are_all {
-                    // Only the farthest ones are missing, from which scores are scaled.
+                    // All tools are candidates already. Only the farthest are still needed, to scale
+                    // the scores.
                     true => 0,
                     false => limit(place, vectors.len(), most / 2),
                 };
@@ -387,12 +388,12 @@ impl PostgresStore {
 
     fn remember_terms(&self, catalog: i64, state: State, read: &HashMap<String, u64>) {
         let mut known = self.push.known_terms.lock();
-        // What is forgotten is only read again, so no order of use is kept.
+        // A forgotten catalog is only read again, so there is no need to track which was used last.
         if known.len() > MAX_KNOWN_CATALOGS {
             known.retain(|other, _| *other == catalog);
         }
         let known = known.entry(catalog).or_default();
-        // Another search may have seen a newer state meanwhile.
+        // Another search may have stored a newer state meanwhile.
         if known.state != Some(state) {
             return;
         }
@@ -436,7 +437,7 @@ fn share_of(passed: usize, all: u64) -> f64 {
     let share = passed as f64 / all.max(1) as f64;
     match passed < MAX_COUNTED {
         true => share,
-        // Counting stopped, so more may pass.
+        // Counting stopped at the limit, so more may pass.
         false => share.max(LEAST_SHARE_OF_MANY),
     }
 }
@@ -521,7 +522,7 @@ async fn words_near(
     tables: Tables,
     word: &str,
 ) -> Result<Vec<NearWord>, StoreError> {
-    // The engine compares them letter by letter. More than two letters of difference are too many edits.
+    // The engine allows two edits, so words that differ more in length need not be read.
     let sql = format!(
         "SELECT word, names > 0 AS is_in_name, others > 0 AS is_elsewhere FROM {}
          WHERE word % $1 AND abs(length(word) - $2) <= 2
@@ -629,7 +630,7 @@ impl Scoring {
         let mut sums = Vec::new();
         for term in terms.iter().take(super::lists::MAX_TERMS) {
             let (key, gain) = (list_key(&term.term, 0), f64::from(term.gain));
-            // NULL for a tool without the term, of which no position is found.
+            // A tool without the term has no position for it, and the quotient is NULL.
             sums.push(format!(
                 "coalesce({gain:e}::float8 / (1 + ({least:e}::float8 + {by_length:e}::float8 * t.length)
                      / t.counts[array_position(t.terms, {key}::bigint)]), 0)"
@@ -741,7 +742,8 @@ impl<'a> Passing<'a> {
             ));
         }
         let (lists, score) = (selects.join(" UNION "), scoring.sql(terms));
-        // Materialised, so that each list is read from its index, and only what they have is scored.
+        // MATERIALIZED, so that the lists are read by their indexes first and only their tools are
+        // scored.
         let sql = format!(
             "WITH listed AS MATERIALIZED ({lists})
              SELECT t.key FROM listed JOIN {tools} AS t USING (key)
@@ -791,7 +793,7 @@ async fn keys(
 /// Some tools of the catalog, evenly over their keys.
 async fn sample(connection: &mut PgConnection, tables: Tables) -> Result<Vec<i64>, StoreError> {
     let tools = tables.tools();
-    // Keys are looked up one by one, since ordering by random() would read the whole table.
+    // Each key is looked up by the index: ordering by random() would read the whole table.
     let sql = format!(
         "SELECT DISTINCT next.key
          FROM (SELECT min(key) AS first, max(key) AS last FROM {tools}) AS ends,
@@ -886,7 +888,7 @@ async fn read_vectors(
     let mut vectors = VectorsByText::with_capacity(rows.len());
     for row in rows {
         let (hash, sealed): (Vec<u8>, Vec<u8>) = (row.try_get("text")?, row.try_get("vector")?);
-        // One that is damaged is computed again by those who embed.
+        // A damaged vector is skipped: whoever embeds computes it again.
         if let Ok(hash) = hash.try_into()
             && let Some(vector) = opened(embedder.id(), embedder.dimensions(), &hash, &sealed)
         {

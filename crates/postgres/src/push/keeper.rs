@@ -104,7 +104,7 @@ impl PostgresStore {
             }
             if let Some((_, searcher)) = open.iter().find(|(id, _)| *id == catalog) {
                 let embedders = searcher.embedders().cloned().collect();
-                // One that fails must not keep the others waiting.
+                // If one catalog fails, the others are still kept.
                 outcome = outcome.and(self.keep(catalog, embedders, looks).await);
             }
         }
@@ -153,7 +153,7 @@ impl PostgresStore {
             let kept = self.keep_mine(&mut connection, catalog, embedders, looks);
             outcome = kept.await;
         }
-        // What was done is committed, and closing only gives the lock back a little earlier.
+        // The work is committed by now. Closing only frees the lock a little earlier.
         let _ = connection.close().await;
         outcome
     }
@@ -167,11 +167,11 @@ impl PostgresStore {
     ) -> Result<(), StoreError> {
         let tables = Tables { catalog };
         let Some((settings, mut progress)) = self.progress(connection, tables).await? else {
-            // It was deleted meanwhile.
+            // The catalog was deleted meanwhile.
             return Ok(());
         };
         let stamp = settings.lexical.stamp();
-        // The tables have numbers that depend on these settings. They are filled anew the next time.
+        // The numbers in the tables depend on these settings. The next round fills new tables.
         if let Some(filled) = &progress.stamp
             && *filled != stamp
         {
@@ -197,20 +197,20 @@ impl PostgresStore {
         let kept_embedders = kept.register(connection).await?;
         let mut complete = self.embed_missing(connection, &kept, &kept_embedders).await;
         let texts = (progress.enrichments, kept_embedders.len());
-        // Looking for texts without vectors goes through all of them, so only when some may be new.
+        // This looks through all texts, so it is done only if some may be new.
         if complete.is_ok() && embedded_texts(looks, catalog) != Some(texts) {
             complete = self.embed_texts(connection, &kept, &kept_embedders).await;
         }
-        // Vectors are indexed when no more are loaded: an index takes far longer to grow than to be made.
+        // Vectors are indexed when a load is over: growing an index takes far longer than building it.
         let is_at_rest = is_at_rest(looks, catalog, progress.tools);
         if is_at_rest || !progress.is_pushed_down {
-            // Filling took a while, in which a load may have gone on.
+            // Filling took a while. If tools were added meanwhile, a load is still running.
             let is_loaded =
                 is_at_rest || !has_grown(progress.tools, tables.count(connection).await?);
             let with_vectors = if is_loaded { &kept_embedders[..] } else { &[] };
             kept.create_indexes(connection, with_vectors).await?;
         }
-        // Until then nodes have copies, which lack nothing.
+        // Until the catalog counts as pushed down, nodes use their complete copies.
         complete?;
         if let Some(look) = looks.get_mut(&catalog) {
             look.texts = Some(texts);
@@ -284,7 +284,7 @@ impl PostgresStore {
         connection: &mut PgConnection,
         tables: Tables,
     ) -> Result<(), StoreError> {
-        // In a transaction, so that nodes are told when it is committed.
+        // In a transaction, so that nodes are notified only once the change is committed.
         let mut transaction = connection.begin().await?;
         self.mark(&mut transaction, tables, true).await?;
         transaction.commit().await?;
@@ -305,7 +305,7 @@ impl PostgresStore {
     ) -> Result<(), StoreError> {
         let mut outcome = Ok(());
         for (of_store, embedder) in kept.pairs(kept_embedders) {
-            // The other embedders go on where one fails.
+            // If one embedder fails, the others still go on.
             let embedded = self.embed_all(connection, kept.tables, of_store, embedder);
             outcome = outcome.and(embedded.await);
         }
@@ -326,7 +326,8 @@ impl PostgresStore {
                 let Some((missing, last)) = page else {
                     break;
                 };
-                // A page may have damaged texts alone, so the next one begins behind it in any case.
+                // The next page always starts behind this one: a page may consist of damaged texts
+                // only.
                 after = last;
                 let (embedding, texts) = (Arc::clone(embedder), Arc::new(missing));
                 let embedded = Arc::clone(&texts);
@@ -400,7 +401,7 @@ impl PostgresStore {
 fn is_at_rest(looks: &mut Looks, catalog: i64, tools: i64) -> bool {
     let now = Instant::now();
     let (tools, since) = match looks.get(&catalog) {
-        // The number from then stays, or a slow load would never add up to one.
+        // Compare with the number from the start of the rest, so that a slow load is noticed too.
         Some(look) if !has_grown(look.tools, tools) => (look.tools, look.since),
         _ => (tools, now),
     };
@@ -459,7 +460,7 @@ async fn begin(
     let mut transaction = connection.begin().await?;
     lock(&mut transaction, tables).await?;
     tables.create(&mut transaction).await?;
-    // Before the first id.
+    // The empty text sorts before every id.
     sqlx::query("INSERT INTO pushed_catalogs (catalog, stamp, filled_to) VALUES ($1, $2, '')")
         .bind(tables.catalog)
         .bind(stamp)
@@ -511,12 +512,12 @@ impl Kept {
         for row in rows {
             tools.push(tool_of(&row)?);
         }
-        // None behind the last page, which says that the tables have all.
+        // An empty page means that the tables now have all tools.
         let last = tools.last().map(|tool| tool.id.to_string());
         let writer =
             PushedWriter::begin(&mut transaction, catalog, &self.settings, &self.embedders).await?;
         if let Some(mut writer) = writer {
-            // First, or it would leave out the tools of this page as not covered yet.
+            // This must come first: the writer ignores tools behind `filled_to`.
             writer.set_filled_to(last.clone());
             let tools: Vec<&Tool> = tools.iter().collect();
             writer.replace(&mut transaction, &[], &tools).await?;
@@ -546,7 +547,7 @@ impl Kept {
         if new.is_empty() {
             return Ok(known);
         }
-        // They are in the order of their numbers.
+        // `known` is sorted by number.
         let first = known.last().map_or(1, |last| last.number + 1);
         let mut transaction = connection.begin().await?;
         lock(&mut transaction, self.tables).await?;
@@ -581,7 +582,7 @@ impl Kept {
     ) -> Result<(), StoreError> {
         let mut vectors = Vec::with_capacity(embedders.len());
         for embedder in embedders {
-            // Only whether there are enough for an index matters, so the count stops early.
+            // The count stops early, since only the number that makes an index worthwhile matters.
             let sql = format!(
                 "SELECT count(*) FROM (SELECT FROM {} LIMIT 100000) AS counted",
                 self.tables.vectors(embedder)
@@ -602,7 +603,8 @@ impl Kept {
             if is_valid == Some(true) {
                 continue;
             }
-            // An index whose creation was interrupted stays behind, unused, but kept up with each write.
+            // An interrupted creation leaves an index that no query uses and that every write still
+            // updates.
             if is_valid == Some(false) {
                 execute(connection, format!("DROP INDEX {name}")).await?;
             }
@@ -673,7 +675,7 @@ async fn store_vectors(
 ) -> Result<(), StoreError> {
     let mut transaction = connection.begin().await?;
     lock(&mut transaction, tables).await?;
-    // Embedding took its time without the lock. A tool that was changed meanwhile has another hash.
+    // Embedding ran without the lock, so the hash tells whether a tool was changed meanwhile.
     let sql = format!(
         "SELECT key FROM unnest($2::bigint[], $3::bytea[]) AS read (key, hash)
          JOIN {} AS t USING (key) JOIN tools ON catalog = $1 AND tools.id = t.id AND tools.hash = read.hash
@@ -734,7 +736,7 @@ async fn texts_to_embed(
     let mut missing = Vec::with_capacity(rows.len());
     for row in &rows {
         let id: String = row.try_get("id")?;
-        // Damaged ones can be written again.
+        // Damaged texts are skipped: they can be written again.
         if let Some(enrichment) = enrichment(&id, row)? {
             missing.push(MissingTexts {
                 key: row.try_get("key")?,

@@ -91,8 +91,8 @@ pub fn lists(terms: &[Counted], tools: u64, share: f64) -> Vec<Vec<i64>> {
             frequent.push(*term);
         }
     }
-    // What several terms have in common is looked for only of frequent ones: the list of a rare term has
-    // all its tools, those with further terms too.
+    // Only frequent terms are combined: the list of a rare term is read as a whole, so it has the tools
+    // with further terms too.
     frequent.truncate(MAX_FREQUENT);
     for (place, one) in frequent.iter().enumerate() {
         for other in &frequent[place + 1..] {
@@ -100,7 +100,7 @@ pub fn lists(terms: &[Counted], tools: u64, share: f64) -> Vec<Vec<i64>> {
         }
         let mut others = frequent.clone();
         others.remove(place);
-        // Two were paired already.
+        // Pairs were added above.
         if others.len() > 2 {
             lists.insert(together(&others, tools, share));
         }
@@ -127,7 +127,7 @@ fn together(terms: &[&Counted], tools: u64, share: f64) -> Vec<i64> {
     for term in terms {
         keys.push(list_key(&term.term, level.min(term.last_level())));
     }
-    // The same terms in another order are the same list.
+    // Sorted, so that the same terms in another order give the same list.
     keys.sort_unstable();
     keys
 }

@@ -43,7 +43,7 @@ impl PostgresStore {
              WHERE bytes_before < $7 ORDER BY id",
             tables.tools()
         );
-        // Planned for these values: a plan for all of them could not know which conditions there are.
+        // Not prepared: a generic plan could not use that most of these conditions are off.
         let rows = sqlx::query(AssertSqlSafe(sql))
             .persistent(false)
             .bind(tables.catalog)
@@ -75,7 +75,7 @@ impl PostgresStore {
     /// [`StoreError`].
     pub async fn tool_of(&self, catalog: i64, id: &ToolId) -> Result<Option<Tool>, StoreError> {
         if id.as_str().contains('\0') {
-            // PostgreSQL has no text with it.
+            // PostgreSQL stores no text with this character, so nothing can be found.
             return Ok(None);
         }
         let read = async {
@@ -159,7 +159,7 @@ impl PostgresStore {
             .fetch_all(&mut *connection)
             .await?;
         let embedders = tables.embedders(&mut connection).await?;
-        // With their indexes, which PostgreSQL counts to each table.
+        // `pg_total_relation_size` includes the indexes.
         let names = tables.all(&embedders);
         let bytes: i64 = sqlx::query_scalar(
             "SELECT coalesce(sum(pg_total_relation_size(to_regclass(name))), 0)::bigint

@@ -115,7 +115,7 @@ impl Tables {
 
     /// Drops all of them.
     pub async fn drop_all(self, connection: &mut PgConnection) -> Result<(), StoreError> {
-        // The vectors first, since they refer to tools.
+        // The tables of vectors go first, since they refer to the tools.
         for embedder in self.embedders(connection).await? {
             execute(
                 connection,
@@ -189,7 +189,8 @@ impl Tables {
     pub fn indexes(self, embedders: &[KeptEmbedder], vectors: &[i64]) -> Vec<(String, String)> {
         let (tools, words) = (self.tools(), self.words());
         let on_tools = [
-            // What was just written is found at once, and not after the next vacuum.
+            // Without `fastupdate`, new rows go into the index itself and not into a list that searches
+            // read through.
             ("terms", "gin (terms) WITH (fastupdate = off)"),
             ("tags", "gin (tags) WITH (fastupdate = off)"),
             ("server", "btree (server)"),
@@ -218,7 +219,7 @@ impl Tables {
 
 fn index(table: &str, name: &str, how: &str) -> (String, String) {
     let full = format!("{table}_{name}");
-    // Concurrently, so that commits do not wait until the index is there.
+    // CONCURRENTLY, so that commits do not wait until the index is built.
     let create = format!("CREATE INDEX CONCURRENTLY {full} ON {table} USING {how}");
     (full, create)
 }

@@ -99,7 +99,7 @@ impl<'a> PushedWriter<'a> {
         old: &[Tool],
         new: &[&Tool],
     ) -> Result<(), StoreError> {
-        // The others are put when the page that they are on is filled.
+        // Other tools are added when the page that has them is filled.
         let old = self.only_covered(old);
         let new = self.only_covered(new.iter().copied());
         if old.is_empty() && new.is_empty() {
@@ -146,10 +146,10 @@ impl<'a> PushedWriter<'a> {
         }
         let tools = self.tables.tools();
         let old = ids(old);
-        // The vectors first: a row takes its vectors with it, and then they could not be counted.
+        // Vectors are deleted first: if the tool's row took them along, they could not be counted.
         for embedder in embedders {
             let vectors = self.tables.vectors(embedder);
-            // A tool has one vector of the view 0, whatever else it has, so those count tools.
+            // Every tool has exactly one vector of view 0, so counting those counts tools.
             let sql = format!(
                 "WITH gone AS (
                      DELETE FROM {vectors} WHERE key IN (SELECT key FROM {tools} WHERE id = ANY($3)) RETURNING view
@@ -188,7 +188,7 @@ impl<'a> PushedWriter<'a> {
         for (tool, footprint) in new.iter().zip(footprints) {
             columns.push(tool, footprint);
         }
-        // A tool that was changed keeps its row, and so its key.
+        // A changed tool keeps its row, and with it its key.
         let sql = format!(
             "INSERT INTO {tools}
                  (id, server, tags, read_only, destructive, name_key, full_key, length, terms, counts)
@@ -260,7 +260,7 @@ impl<'a> PushedWriter<'a> {
         let (mut terms, mut levels, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
         let mut fewer: Vec<&str> = Vec::new();
         for ((term, level), change) in &changes {
-            // A changed tool keeps most of its terms. Those cancel out and need no write.
+            // A changed tool keeps most of its terms, whose changes add up to 0.
             if *change == 0 {
                 continue;
             }
@@ -282,7 +282,7 @@ impl<'a> PushedWriter<'a> {
             .bind(numbers)
             .execute(&mut *connection)
             .await?;
-        // Otherwise the terms of all tools that ever were would pile up.
+        // Without this, terms that no tool has any more would pile up.
         if !fewer.is_empty() {
             let sql = format!("DELETE FROM {table} WHERE term = ANY($1) AND tools <= 0");
             sqlx::query(AssertSqlSafe(sql))
@@ -368,7 +368,7 @@ impl PushedWriter<'_> {
     ) -> Result<(), StoreError> {
         let ids: Vec<String> = written.keys().map(|&id| id.to_owned()).collect();
         self.forget_texts(connection, &ids).await?;
-        // Only the tools that the tables have: the keeper embeds the texts of the others later.
+        // Only tools that are in the tables. The keeper embeds the texts of the others later.
         let sql = format!(
             "SELECT id, key FROM {} WHERE id = ANY($1)",
             self.tables.tools()
@@ -464,7 +464,8 @@ fn ids<'a>(tools: &[&'a Tool]) -> Vec<&'a str> {
 fn list_keys(footprint: &Footprint) -> Vec<i64> {
     let analysis = &footprint.analysis;
     let mut keys = Vec::with_capacity(analysis.terms.len());
-    // Level by level: the place of a key of level 0 is also the place of its count, which scoring reads.
+    // Level 0 comes first, so that its keys stand at the same places as their counts, as scoring
+    // expects.
     for wanted in 0..LEVEL_COUNT {
         for (term, steps) in &analysis.terms {
             if level(*steps, analysis.length) >= wanted {
@@ -527,7 +528,7 @@ async fn insert_vectors(
             rows.push((*key, number, vector_text(vector)));
         }
     }
-    // As texts, since sqlx has no type for vectors.
+    // Vectors are sent as text, since sqlx has no type for them.
     let sql = format!(
         "INSERT INTO {table} (key, view, vector)
          SELECT key, view, vector::halfvec FROM unnest($1::bigint[], $2::smallint[], $3::text[]) AS new (key, view, vector)"
@@ -553,7 +554,7 @@ async fn insert_vectors(
 pub fn vector_text(vector: &[f32]) -> String {
     let mut numbers = Vec::with_capacity(vector.len());
     for number in vector {
-        // pgvector refuses the others, and one of them is no reason to refuse the tool.
+        // pgvector refuses numbers that are not finite, and the tool should still be stored.
         let number = if number.is_finite() { *number } else { 0.0 };
         numbers.push(number.to_string());
     }

@@ -43,7 +43,7 @@ impl RunInput {
         let last = newest_first.find(|message| message.role == "user")?;
         let text = match &last.content {
             Value::String(text) => text.clone(),
-            // Parts without a text are images and files, which no agent reads.
+            // Parts without text are images and files, which the agent cannot read.
             Value::Array(parts) => {
                 let mut texts = Vec::new();
                 for part in parts {
@@ -108,7 +108,7 @@ impl AgUi {
         match event {
             Event::Text { content } => self.append(Kind::Text, content, &mut out),
             Event::Thinking { content } => self.append(Kind::Reasoning, content, &mut out),
-            // Clients expect that a message has ended when a call or anything else begins.
+            // AG-UI clients expect a message to end before anything else begins.
             other => {
                 self.close(&mut out);
                 self.translate_step(other, &mut out);

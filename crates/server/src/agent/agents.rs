@@ -95,7 +95,7 @@ pub fn of_conversation(
     conversation: &ConversationId,
     stored: String,
 ) -> ApiResult<Agent> {
-    // One conversation is with one agent: another would read a history of tools that it does not have.
+    // A conversation stays with one agent: another one may not have the tools of its history.
     if let Some(wanted) = wanted {
         let agent = chosen(agents, Some(wanted))?;
         if agent.name() != stored {

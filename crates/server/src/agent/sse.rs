@@ -112,7 +112,7 @@ struct EventSender {
 
 impl EventSender {
     async fn next(&mut self) -> Option<SseEvent> {
-        // Some events of a run become none of the client's.
+        // Some events of a run have no counterpart in the client's format.
         while self.ready.is_empty() {
             let event = self.run.next().await?;
             self.ready.extend(self.translator.translate(event));

@@ -45,7 +45,7 @@ pub async fn start(
         }
     };
     let over = CancellationToken::new();
-    // The run holds both to its end, which may come long after the request.
+    // The run keeps both until it ends, which may be long after the request.
     let guard = (permit, over.clone().drop_guard());
     let run = match agent.start_with_guard(question, guard) {
         Ok(run) => run,

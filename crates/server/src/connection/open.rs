@@ -126,7 +126,7 @@ impl Connections {
         };
         state.idle.remove(&since);
         state.ending += 1;
-        // Its task closes it in a moment, and removes it then.
+        // Its task sees the token, closes the connection and removes the entry.
         if let Some(entry) = state.open.get_mut(&number) {
             entry.phase = Phase::Ending;
             entry.revoke.cancel();

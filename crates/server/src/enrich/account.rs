@@ -94,8 +94,7 @@ impl Reserved {
     /// # Errors
     /// As [`Account::spent`], and 409 while another node has it.
     pub async fn begin(self) -> ApiResult<Turn> {
-        // A store gives the right to one node. A file is of this node alone, where the permit is
-        // enough.
+        // In a data directory the permit is enough. With a store, only one of the nodes may write.
         let spent = match &self.kept {
             Kept::File(_) => self.kept.spent().await?,
             Kept::Store(store) => {
@@ -123,7 +122,7 @@ impl Turn {
     /// As [`Account::spent`], and 409 once another node has the right.
     pub async fn spend(&mut self, tokens: Tokens) -> ApiResult<()> {
         let tokens = tokens.sum();
-        // Before it is stored: the tokens are spent even if that fails.
+        // Added first: the tokens are spent even if storing the number fails.
         self.spent += tokens;
         match &self.kept {
             Kept::File(file) => {
@@ -196,7 +195,7 @@ fn add(file: &std::path::Path, tokens: usize) -> io::Result<()> {
     let mut day = read(file)?;
     day.tokens = day.tokens.saturating_add(tokens);
     let folder = file.parent().unwrap_or_else(|| std::path::Path::new("."));
-    // A draft that takes the file's place: a crash leaves the old count or the new one, and no half.
+    // Written to a draft that replaces the file, so that a crash never leaves half a count.
     let mut draft = NamedTempFile::new_in(folder)?;
     draft.write_all(&serde_json::to_vec(&day)?)?;
     draft.persist(file)?;

@@ -56,7 +56,7 @@ pub async fn write_by_itself(app: App) {
             sleep(PAUSE).await;
             for catalog in app.catalogs.all_open() {
                 if let Err(error) = seen.write(&app, &catalog).await
-                    // Another node writes.
+                    // Another node is writing, which is no problem.
                     && error.code != ALREADY_ENRICHING
                 {
                     let reason = error.detail.unwrap_or(error.message);
@@ -72,7 +72,7 @@ impl Seen {
     /// Writes texts for some tools of a catalog.
     async fn write(&mut self, app: &App, catalog: &Arc<OpenCatalog>) -> ApiResult<()> {
         let generation = catalog.searcher().generation();
-        // Looking for tools without texts goes through all of them, so only when something changed.
+        // Finding tools without texts reads the whole catalog, so it is done only after a change.
         let is_finished = self.finished.get(&catalog.name) == Some(&generation);
         if is_finished || self.is_waiting() {
             return Ok(());
@@ -108,7 +108,7 @@ impl Seen {
         let progress = |answered: &Answered| {
             stored += answered.stored;
             unanswered += answered.unanswered.len();
-            // By the hash: a tool whose definition changes is asked about again.
+            // Remembered by hash, so that the tool is asked about again once its definition changes.
             for refused in &answered.skipped {
                 skipped.extend(hashes.get(&refused.id).cloned());
             }
@@ -181,7 +181,7 @@ impl Seen {
             }
             (missing, skipped)
         };
-        // A busy server answers its clients first: what is lost here is asked about once more.
+        // If the pool is full, `skipped` is lost, and its tools are asked about once more.
         let (missing, skipped) = app.cpu_pool.run(look).await?;
         self.skipped = skipped;
         Ok(missing)

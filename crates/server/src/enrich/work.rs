@@ -32,7 +32,6 @@ impl Work {
     /// # Errors
     /// What keeps texts from being stored, and why a run ended early.
     pub async fn run_as_task(self, task: Arc<Task>) -> ApiResult<()> {
-        // A task that is cancelled asks about no further tools.
         let is_stopped = {
             let task = Arc::clone(&task);
             move || task.is_cancelled()
@@ -68,13 +67,13 @@ impl Work {
             batches,
             reserved,
         } = self;
-        // Another node may write at this moment. Then this run ends before it has sent anything.
+        // If another node has the right to write, the run ends here, before it sends anything.
         let mut turn = reserved.begin().await?;
         let mut run = Run::new(model, batches, PARALLEL, Some(catalog.searcher()));
         if let Some(left) = app.enriching.left(turn.spent()) {
             run = run.within(left);
         }
-        // Answers under way are then still waited for, and counted.
+        // After this the run still waits for answers under way and counts them.
         let has_failed = AtomicBool::new(false);
         let is_over = || {
             has_failed.load(Ordering::Relaxed)
@@ -93,9 +92,9 @@ impl Work {
                 continue;
             };
             let before = run.enriched;
-            // Held texts are not stored, so this is the only place where they are told of.
+            // Held texts are not stored: clients only see them here.
             catalog.held.add(std::mem::take(&mut run.held));
-            // Counted first, since the model is paid even if its texts cannot be stored.
+            // Counted first, since the tokens are spent even if the texts cannot be stored.
             let counted = turn.spend(tokens).await;
             if ended.is_ok() {
                 ended = store(&catalog, &mut run, written).await.and(counted);

@@ -82,7 +82,7 @@ impl Against {
             return Ok(None);
         };
         let earlier = Earlier::new(&other.queries);
-        // They may have other cut-offs; what only one of them has cannot be compared.
+        // Only metrics that both evaluations have can be compared.
         let of_other = metrics(other);
         let mut metrics = metrics(evaluated);
         metrics.retain(|metric| of_other.contains(metric));

@@ -99,7 +99,7 @@ impl<'a> Compared<'a> {
             has_other_hits: false,
         };
         let Some(before) = before else { return row };
-        // No difference where one of them has no score: the query was not judged then.
+        // A query that was not judged has no score, and then there is no difference.
         if let (Some(now), Some(earlier)) = (row.score, before.score(metric)) {
             row.difference = Some(now - earlier);
         }
@@ -130,7 +130,7 @@ impl<'a> Compared<'a> {
 fn least_first(a: Option<f64>, b: Option<f64>) -> Ordering {
     match (a, b) {
         (Some(a), Some(b)) => a.total_cmp(&b),
-        // False comes before true, so what is there comes before what is not.
+        // `false` sorts before `true`, so a value comes before `None`.
         (a, b) => b.is_some().cmp(&a.is_some()),
     }
 }

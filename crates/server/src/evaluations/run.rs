@@ -88,13 +88,13 @@ pub async fn run(app: App, catalog: Arc<OpenCatalog>, plan: Plan, task: &Task) -
             if task.is_cancelled() {
                 return Ok(());
             }
-            // Looked at before each search, since an evaluation may take minutes.
+            // Checked before every search, since an evaluation may take minutes.
             require_catalog(&app, &catalog)?;
             let results = search(&app, &plan, arm, query).await?;
             answers[arm] =
                 Answer::of_results(&results, query.relevant.as_deref()).judged_by(&query.worth);
             timings[arm].push(results.timings);
-            // Counted after the search, so that a cancelled task tells what was done.
+            // Counted after the search, so that a cancelled task shows what was done.
             task.update(|body| body.done += 1);
         }
         queries.push(AnsweredQuery::new(query.clone(), answers));
@@ -125,7 +125,7 @@ fn order(number: usize, arms: usize) -> impl Iterator<Item = usize> {
 /// Searches for a query. A busy server answers its clients first.
 async fn search(app: &App, plan: &Plan, arm: usize, query: &PastedQuery) -> ApiResult<Results> {
     let prepared = plan.arms[arm].query(&query.text)?;
-    // The last try is below: its error, whatever it is, ends the evaluation.
+    // The last try comes after the loop, and any error of it ends the evaluation.
     for _ in 1..MAX_TRIES {
         match try_search(app, plan, prepared.clone()).await {
             Err(busy) if busy.code == "overloaded" && !app.shutdown.is_triggered() => {
@@ -218,7 +218,7 @@ fn arm_figures(
         if answer.degraded {
             degraded += 1;
         }
-        // Of a query without a judgement nobody knows whether a hit was missed.
+        // For a query without a judgement nobody knows whether no match was right.
         match query.relevant.as_deref() {
             Some([]) if answer.no_match => no_tool_abstained += 1,
             Some(_) if answer.no_match => abstained += 1,

@@ -52,7 +52,7 @@ pub fn evaluated(
     check_name(params.name.as_deref())?;
     check_format(file.format).map_err(invalid)?;
     let report = chosen(file.sets, params.set.as_deref())?;
-    // Before it is looked through: what is too large is not worth the time.
+    // The size is checked first, so that no time is spent on a report that is too large.
     check_size(&report)?;
     check(&report).map_err(invalid)?;
     let searcher = catalog.searcher();
@@ -62,7 +62,7 @@ pub fn evaluated(
         remarks: remarks(&report, catalog)?,
     };
     let queries = answered(&report);
-    // All arms of a report are measured by the same.
+    // All arms of a report have the same metrics.
     let metrics = match report.arms.first() {
         Some(arm) => arm.means.metrics(),
         None => Vec::new(),
@@ -108,7 +108,7 @@ fn invalid(reason: String) -> ApiError {
 
 /// The set that is asked for, or the only one.
 fn chosen(mut sets: Vec<Report>, named: Option<&str>) -> ApiResult<Report> {
-    // A report may have hundreds of sets, and a message names a few.
+    // A report may have hundreds of sets, so the message names only some.
     let names: Vec<String> = sets.iter().take(NAMED).map(|set| set.set.clone()).collect();
     let names = names.join(", ");
     let place = match named {
@@ -159,7 +159,7 @@ fn remarks(report: &Report, catalog: &OpenCatalog) -> ApiResult<Vec<String>> {
     }
     let mut remarks = Vec::new();
     let searcher = catalog.searcher();
-    // Differences are no errors: a catalog changes after it was measured.
+    // A difference is no error: the catalog may have changed since it was measured.
     if searcher.len() != report.tools {
         remarks.push(format!(
             "The report is of {} tools, and the catalog has {}.",
@@ -200,7 +200,7 @@ fn unknown_tools(report: &Report, catalog: &OpenCatalog) -> ApiResult<Option<Str
     if unknown.is_empty() {
         return Ok(None);
     }
-    // Some may have been removed since, but none at all is no report of this catalog.
+    // Some tools may have been removed since. If none is left, the report is of another catalog.
     if unknown.len() == judged.len() {
         let message = format!(
             "none of the {} judged tools is in the catalog {:?}, such as {}; send the report to the catalog that it is of",

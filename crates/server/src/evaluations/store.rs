@@ -78,7 +78,7 @@ impl Store {
     /// As [`Store::list`].
     pub fn before(&self, evaluation: &Evaluation) -> ApiResult<Option<String>> {
         for other in self.list()? {
-            // Ids begin with the time, so this one is earlier.
+            // Ids begin with the time, so a smaller id is an earlier evaluation.
             if other.id < evaluation.id
                 && has_same_queries(&other, evaluation)
                 && evaluation.counterparts(&other).iter().any(Option::is_some)
@@ -150,7 +150,7 @@ impl Store {
             sizes.push(fs::metadata(self.files.path(*id))?.len());
         }
         let mut total: u64 = sizes.iter().sum();
-        // The oldest come first, since ids begin with the time.
+        // The oldest go first: the ids are sorted and begin with the time.
         for (position, (id, size)) in ids.iter().zip(sizes).enumerate() {
             let others = ids.len() - position;
             if others < MAX_KEPT && total + bytes <= MAX_BYTES {
@@ -231,7 +231,7 @@ fn read_whole(path: &Path) -> io::Result<Evaluated> {
             (queries.collect::<io::Result<Vec<AnsweredQuery>>>()?, None)
         }
     };
-    // A file that was cut off at the end of a line has only whole lines.
+    // A file that was cut off between two lines still parses, so the number is checked.
     if queries.len() != evaluation.queries.total {
         let message = format!(
             "it has {} of its {} queries",

@@ -112,7 +112,7 @@ impl Judged {
             if !judgement.done {
                 progress.next.get_or_insert(query + 1);
             } else if judgement.grades.is_empty() {
-                // Done without a grade: the judge passed it over.
+                // Done without any grade means that the judge skipped it.
                 progress.skipped += 1;
             } else {
                 progress.judged += 1;
@@ -136,7 +136,7 @@ impl Judged {
             let Some(judgement) = self.judgement(judge, place) else {
                 continue;
             };
-            // A line without grades would say that no tool serves the query.
+            // A line without grades would mean that no tool serves the query.
             if judgement.grades.is_empty() {
                 continue;
             }
@@ -236,13 +236,13 @@ impl Store {
             lines.push(b'\n');
         }
         let path = self.files.path(known);
-        // Before anything is changed: the file may have been deleted meanwhile.
+        // Checked before anything is changed, since the file may have been deleted meanwhile.
         let bytes = fs::metadata(&path).map_err(|error| self.error(&id, "read", &error))?;
         for judgement in judgements {
             judged.add(judgement);
         }
         if bytes.len() + lines.len() as u64 > MAX_FILE_BYTES {
-            // Judgements that later ones have replaced go.
+            // Writing the whole file drops judgements that later ones have replaced.
             return self.write(judged);
         }
         append(&path, &lines).map_err(|error| self.error(&id, "write", &error))
@@ -318,7 +318,7 @@ fn append(path: &Path, lines: &[u8]) -> io::Result<()> {
 
 fn read(path: &Path) -> io::Result<Judged> {
     let mut text = String::new();
-    // Twice the bound: a last write may have passed it.
+    // Twice the limit, since the last write may have passed it.
     File::open(path)?
         .take(2 * MAX_FILE_BYTES)
         .read_to_string(&mut text)?;

@@ -56,7 +56,7 @@ pub async fn read(mut request: Request, max_bytes: usize) -> Result<(Request, As
     let body = read_body(body, max_bytes).await;
     let body = body.map_err(IntoResponse::into_response)?;
     let message = message_of(&body).map_err(IntoResponse::into_response)?;
-    // The handshake names its version within; the header is of the requests after it.
+    // The handshake has its version in the params. The header comes with later requests only.
     if message["method"] == "initialize" {
         asked.expects_priming = has_priming(message["params"]["protocolVersion"].as_str());
     }
@@ -120,7 +120,7 @@ fn accept_any(headers: &mut HeaderMap) {
     for value in headers.get_all(ACCEPT) {
         let Ok(value) = value.to_str() else { continue };
         for range in value.split(',') {
-            // Without its quality: what a client likes least it accepts all the same.
+            // The quality is dropped: a type of low quality is still accepted.
             given.push(range.split(';').next().unwrap_or_default().trim());
         }
     }
@@ -190,7 +190,7 @@ fn message_of(body: &[u8]) -> Result<Value, Refusal> {
             return Err(Refusal::of(PARSE_ERROR, Value::Null, message));
         }
     };
-    // One version of the protocol had batches, which the SDK does not read.
+    // One version of the protocol had batches, and the SDK does not read them.
     if message.is_array() {
         let message = "the body is a list; send each message in a request of its own";
         return Err(Refusal::of(INVALID_REQUEST, Value::Null, message));
@@ -211,7 +211,7 @@ async fn as_error(response: Response, id: Value) -> Response {
     let text = String::from_utf8_lossy(&text).into_owned();
     let (code, message) = match parts.status {
         StatusCode::NOT_FOUND => (NO_SESSION, text),
-        // The reason is for the operator: it may tell how the server is built.
+        // The reason is logged and not sent, since it is about the inside of the server.
         status if status.is_server_error() => {
             tracing::error!(%status, reason = text, "a request of an MCP client failed");
             let message = "the server could not answer; begin a new session and try again";
@@ -231,7 +231,7 @@ async fn as_error(response: Response, id: Value) -> Response {
         ..Refusal::of(code, id, message)
     };
     let mut answer = refusal.into_response();
-    // All but what described the body that is replaced.
+    // These two describe the body that is replaced. The other headers stay.
     parts.headers.remove(CONTENT_TYPE);
     parts.headers.remove(CONTENT_LENGTH);
     answer.headers_mut().extend(parts.headers);

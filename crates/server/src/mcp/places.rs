@@ -129,7 +129,7 @@ impl SessionPlaces {
         let until = Instant::now() + ENDING;
         let mut ended = false;
         loop {
-            // Listening begins before the look, so that a place that is freed in between is not missed.
+            // Listen before looking, so that no place that is freed in between is missed.
             let freed = self.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
@@ -143,7 +143,7 @@ impl SessionPlaces {
                         over: CancellationToken::new(),
                     });
                 }
-                // One session at most ends for one that begins.
+                // At most one session is ended for a new one.
                 match ended {
                     true => None,
                     false => taken.end_idlest(&sender.name),
@@ -161,7 +161,7 @@ impl SessionPlaces {
                 }
                 continue;
             }
-            // Only the end of a session of its own makes room for a sender that has too many.
+            // A sender that has too many gets room only when one of its own sessions ends.
             if !ended || timeout_at(until, freed).await.is_err() {
                 return Err(self.refusal(sender));
             }
@@ -220,7 +220,7 @@ impl SessionPlaces {
 impl Taken {
     fn take(&mut self, sender: &Sender, limits: PlaceLimits) -> Option<u64> {
         let own = self.count_of(&sender.name);
-        // Without keys all clients are one sender, and share what the server takes.
+        // Without keys all clients are the same sender, so the limit of a key does not apply.
         if sender.key.is_some() && own >= limits.per_key {
             return None;
         }
@@ -290,7 +290,7 @@ impl Drop for Place {
             taken.sessions.remove(&*session.id);
         }
         drop(taken);
-        // Without the lock, which whoever waits for this takes next.
+        // Done without the lock, since the waiters take it at once.
         self.over.cancel();
         self.places.freed.notify_waiters();
     }
@@ -309,6 +309,6 @@ impl Drop for InUse {
 
 fn session_of(headers: &HeaderMap) -> Option<&str> {
     let id = headers.get(MCP_SESSION_ID)?;
-    // No session has an empty id, so one that cannot be read is that of none.
+    // An unreadable id becomes an empty one, which no session has.
     Some(id.to_str().unwrap_or_default())
 }

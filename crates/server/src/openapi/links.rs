@@ -149,7 +149,7 @@ const LINKS: &[Link] = &[
 
 /// Adds the links to the responses that they start from.
 pub fn add(description: &mut Description) {
-    // A test checks that each link joins two operations, so none is missing here.
+    // A test makes sure that every link has a source.
     for link in LINKS {
         if let Some(response) = source(description, link) {
             response

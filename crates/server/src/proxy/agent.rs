@@ -62,7 +62,7 @@ pub async fn answer(
     let tools = question_tools(app, &sender.grant, headers).await?;
     let continued = question.continued.as_ref();
     let conversation = continued.and_then(|key| app.agent_conversations.get(key));
-    // Such a request has the last question alone, so without the conversation the agent would know nothing.
+    // The request has only the last question, so without the conversation the rest would be missing.
     if conversation.is_none()
         && let Some(id) = &question.previous_id
     {
@@ -114,7 +114,7 @@ struct Answering {
 
 impl Answering {
     async fn whole(mut self) -> Result<ProxyAnswer, Problem> {
-        // The parts are collected in the answer.
+        // `answer` collects the parts.
         while self.next_part_of_text().await.is_some() {}
         if let Some(problem) = self.problem.take() {
             return Err(Failure::new(502, "agent_failed", problem).into());
@@ -189,7 +189,7 @@ impl Answering {
             }
             return;
         }
-        // An error on the way to an answer was overcome.
+        // The run recovered from an earlier error.
         self.problem = None;
         for key in self.question.keys_after(&self.answer) {
             self.known.put(key, self.run.conversation().clone());

@@ -42,7 +42,7 @@ impl BodyBudget {
         let length = length.and_then(|value| value.to_str().ok()?.parse().ok());
         // A body that comes in chunks may be as long as any.
         let units = self.units_of(length.unwrap_or(MAX_BODY_BYTES as u64));
-        // In the order in which requests came, so that a long one is not passed by short ones for ever.
+        // The semaphore is fair, so a long body does not starve behind short ones.
         let reserving = Arc::clone(&self.permits).acquire_many_owned(units);
         match timeout(self.patience, reserving).await {
             Ok(Ok(reserved)) => Ok(reserved),

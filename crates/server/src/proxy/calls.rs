@@ -49,7 +49,7 @@ pub fn caller(
         classes: profile.and_then(|open| open.profile.classes().cloned()),
         who: grant.sender(),
         conversation: Uuid::now_v7().to_string(),
-        // As for a client of the MCP gateway.
+        // The same rule as for clients of the MCP gateway.
         only_reads: grant.allows(Scope::Call).is_err(),
         ..Caller::default()
     };
@@ -74,7 +74,7 @@ struct GatedCaller {
 #[async_trait]
 impl ToolCaller for GatedCaller {
     fn can_call(&self, id: &ToolId) -> bool {
-        // What calls a tool of an MCP server is there while the server is away.
+        // A tool of an MCP server still has a callable while the server is away.
         if let Some(pool) = &self.pool
             && pool.has(id.server())
             && pool.unavailable_tool(id).is_some()
@@ -85,7 +85,7 @@ impl ToolCaller for GatedCaller {
     }
 
     async fn call(&self, tool: &Arc<Tool>, arguments: &str) -> CalledTool {
-        // A server without an agent has the agent's limits all the same.
+        // Without an agent, the limits of an agent by default apply.
         let defaults = AgentConfig::default();
         let agent = self.app.agent();
         let config = agent.map_or(&defaults, |agent| agent.config());

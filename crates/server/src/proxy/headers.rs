@@ -70,7 +70,7 @@ pub fn ignored(proxy: Option<&Proxy>, headers: &HeaderMap) -> Option<HeaderValue
             names.push(printable::name(name.as_str()));
         }
     }
-    // A client that invents names must not fill the log, or the headers of the answer.
+    // Bounded, so that a client cannot fill the log or the answer with invented names.
     names.truncate(MAX_IGNORED);
     for header in &names {
         if proxy.is_none_or(|proxy| proxy.is_said_first(&format!("header {header}"))) {

@@ -103,7 +103,7 @@ pub fn not_served(
 fn dialect_of(path: &str, headers: &HeaderMap) -> Option<Dialect> {
     let below = model_routes::below_base(path).trim_start_matches('/');
     let resource = below.split('/').next().unwrap_or_default();
-    // Headers that the SDKs of the providers send. Anthropic's sends both.
+    // These headers come from the SDKs of the providers. Anthropic's SDK sends both, so it goes first.
     if headers.contains_key("anthropic-version") || ANTHROPIC.contains(&resource) {
         Some(Dialect::Messages)
     } else if headers.contains_key("x-stainless-lang") || OPENAI.contains(&resource) {

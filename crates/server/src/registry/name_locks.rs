@@ -69,7 +69,7 @@ impl NameGuard {
 
 impl Drop for NameGuard {
     fn drop(&mut self) {
-        // The guard has a copy of the lock, so it goes before copies are counted.
+        // The guard holds a reference to the lock, so it is dropped before references are counted.
         let mut locks = self.locks.lock();
         drop(self.guard.take());
         forget_unused(&mut locks, &self.name);

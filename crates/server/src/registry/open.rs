@@ -109,7 +109,7 @@ impl OpenCatalogs {
         let mut order = self.order.lock();
         let mut by_name = self.by_name.write();
         let mut pending: Option<String> = None;
-        // Each at most twice: with its recorded time, and with that of its last use.
+        // Every catalog comes up at most twice: with its recorded time and with its last use.
         for _ in 0..2 * order.by_use.len() {
             let Some(Reverse(recorded)) = order.by_use.pop() else {
                 break;
@@ -121,7 +121,7 @@ impl OpenCatalogs {
             };
             let mut again = Recorded::of(open);
             if again.used <= recorded.used {
-                // The map holds the only reference; with its lock held, nobody can get another.
+                // The map has the only reference, and while it is locked nobody can get another.
                 let is_free = Arc::strong_count(open) == 1;
                 let is_pending = open.searcher().pending_embeddings() > 0;
                 if is_free
@@ -133,7 +133,7 @@ impl OpenCatalogs {
                 if is_free && is_pending {
                     pending.get_or_insert(recorded.name);
                 }
-                // It is looked at again when all others were.
+                // Queued again as if it was used now, so that all others come first.
                 again.used = self.clock.fetch_add(1, Ordering::Relaxed);
             }
             order.by_use.push(Reverse(again));
@@ -209,7 +209,7 @@ impl CountedBytes {
     pub fn set(&self, bytes: usize) {
         let mut counted = self.counted.lock();
         let bytes = bytes as u64;
-        // Added first, so that the sum never falls below zero and wraps.
+        // Added before it is subtracted, so that the sum never wraps below 0.
         self.of_all.fetch_add(bytes, Ordering::Relaxed);
         self.of_all.fetch_sub(*counted, Ordering::Relaxed);
         *counted = bytes;

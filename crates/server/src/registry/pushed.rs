@@ -155,7 +155,7 @@ fn answered<T>(answer: Result<T, StoreError>) -> ApiResult<T> {
     match answer {
         Ok(answer) => Ok(answer),
         Err(error @ (StoreError::Deleted | StoreError::Catalog(_))) => Err(error.into()),
-        // Away, or in need of a person: the log says which, and a client can only try again.
+        // Whether the store is away or needs a person is in the log. A client can only try again.
         Err(error) => Err(pushed_down_unavailable(error)),
     }
 }
@@ -208,7 +208,7 @@ impl SnapshotSource for ServedSnapshots {
         let Some(pushed) = catalog.pushed() else {
             return catalog.searcher().tool(id);
         };
-        // Without the store it is as if there were none.
+        // If the store is away, the tool counts as unknown.
         let tool = Self::wait(&pushed, pushed.tool(id)).ok().flatten()?;
         Some(catalog.with_owner_texts(tool))
     }
@@ -233,7 +233,7 @@ impl SnapshotSource for ServedSnapshots {
 
     fn remember(&self, used_tool: &UsedTool) -> Result<(), String> {
         let catalog = self.catalog();
-        // At once: a call of a tool must not wait until the store's time is up.
+        // Checked first, so that a call does not wait until the store's time limit.
         if let Some(problem) = catalog.store_problem() {
             return Err(problem);
         }

@@ -55,7 +55,7 @@ impl Opener {
             Ok(CreatedCatalog::Before(stored)) => (stored, Created::Before),
             Ok(CreatedCatalog::TooMany) => return Err(too_many(max_catalogs)),
             Err(error) => {
-                // As far as this node knows it is there.
+                // This node has a copy, so it assumes that the catalog still exists.
                 let Some(followed) = copy else {
                     return Err(error.into());
                 };
@@ -71,11 +71,11 @@ impl Opener {
         store: &Arc<dyn SharedStore>,
         name: &str,
     ) -> Result<(), NotOpened> {
-        // Only to check the name, as the engine does for its own catalogs.
+        // This only checks that the name is valid.
         self.copy(name)?;
         let deleted = store.block_on(store.delete(name))?;
-        // The store first: a copy without its catalog is swept away, and the other way round it would be
-        // made again.
+        // The store comes first: a copy that stays behind is swept later, but a copy that is deleted
+        // first would be made again.
         self.forget_copy(name)?;
         if deleted {
             Ok(())
@@ -119,7 +119,7 @@ impl Opener {
         match self.data.followed(name) {
             Ok(followed) => Ok(followed),
             Err(error @ Error::InvalidCatalogName { .. }) => Err(error),
-            // A damaged one is replaced.
+            // A damaged copy is replaced.
             Err(_) => Ok(None),
         }
     }
@@ -177,7 +177,7 @@ impl Opener {
             Err(error) if catalog.searcher().followed().is_none() => {
                 return Err(NotOpened::Refused(store_unavailable(error)));
             }
-            // The copy serves searches, and catches up once the store is back.
+            // The copy can be searched, and it catches up once the store is back.
             Err(_) => {}
         }
         let shared = Shared {

@@ -29,7 +29,7 @@ pub(super) async fn report(task: Arc<Task>, store: Arc<dyn SharedStore>) {
                 return;
             }
             Ok(is_cancelled) => {
-                // By a request to another node.
+                // A request to another node has cancelled it.
                 if is_cancelled {
                     task.cancel.cancel();
                 }
@@ -39,7 +39,7 @@ pub(super) async fn report(task: Arc<Task>, store: Arc<dyn SharedStore>) {
                 tracing::warn!(task = id, %error, "other nodes do not learn how a task ended");
                 return;
             }
-            // The store is away. What the task does goes on, and is told when it is back.
+            // The store is away. The task goes on and is reported once the store is back.
             Err(_) => {}
         }
         if ended.is_some() {
@@ -58,7 +58,7 @@ pub(super) async fn report(task: Arc<Task>, store: Arc<dyn SharedStore>) {
 /// The body of a task of another node.
 pub(super) fn body_of(stored: StoredTask) -> Value {
     let mut body = stored.body;
-    // Its node never said how it ended, so what it said last would be shown as running for ever.
+    // The node is gone without reporting the end, so its last report still says that the task runs.
     if stored.is_lost && body["status"] == json!(TaskStatus::Running) {
         body["status"] = json!(TaskStatus::Failed);
         body["error"] = json!({

@@ -84,7 +84,7 @@ async fn upsert_in_steps(
     mut tools: Vec<Tool>,
 ) -> ApiResult<()> {
     let mut step = Step::first();
-    // In steps, so that other changes come in between, and a cancellation ends it soon.
+    // In steps, so that other changes get their turn and a cancellation takes effect soon.
     while !tools.is_empty() {
         if task.is_cancelled() {
             return Ok(());

@@ -123,7 +123,7 @@ impl Pool {
             task_ended: Condvar::new(),
         });
         if let Err(error) = pool.start_threads(changes, embedding) {
-            // Those that were started would wait for ever, and keep the pool.
+            // Threads that were started would wait forever and keep the pool alive.
             pool.stop();
             return Err(error);
         }
@@ -169,7 +169,7 @@ impl Pool {
         let id = TaskId(state.last_id);
         let entry = Entry {
             task,
-            // As if it had just had a turn, so that `finish` does with it what `next` says.
+            // As if it had just had a turn: `finish` below queues it as `next` says.
             phase: Phase::Running,
             is_in_embedding_queue: false,
             timer: None,
@@ -190,7 +190,7 @@ impl Pool {
             Phase::Idle | Phase::Queued(Lane::Embedding) => {
                 self.queue(&mut state, id, Lane::Changes)
             }
-            // It may be past what it is called for, so it gets another turn.
+            // The turn may have missed the reason of this call, so it gets another one.
             Phase::Running => entry.phase = Phase::RunningCalled,
             Phase::Queued(Lane::Changes) | Phase::RunningCalled => {}
         }
@@ -268,7 +268,7 @@ impl Pool {
             return;
         };
         entry.phase = Phase::Queued(lane);
-        // After its turn, whatever that is for, the task says anew when to embed.
+        // The timer is dropped: after the turn the task says again when to embed.
         if let Some(at) = entry.timer.take() {
             state.timers.remove(&(at, id));
         }
@@ -306,7 +306,7 @@ impl Pool {
             }
             if look_at <= now {
                 let idle = state.idle();
-                // A task with news is called, which takes the lock.
+                // Unlock first: `look_for_news` calls tasks, which takes the lock.
                 drop(state);
                 self.look_for_news(idle);
                 look_at = Instant::now() + NEWS_INTERVAL;
@@ -349,7 +349,7 @@ impl State {
             if lane == Lane::Embedding {
                 entry.is_in_embedding_queue = false;
             }
-            // Otherwise it has left the queue for another, or has a turn already.
+            // If the phase is another one, the task moved to the other queue or has a turn already.
             if entry.phase == Phase::Queued(lane) {
                 entry.phase = Phase::Running;
                 return Some((id, Arc::clone(&entry.task)));

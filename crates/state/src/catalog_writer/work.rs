@@ -101,7 +101,7 @@ impl Work {
             return false;
         }
         queue.changes.push_back(change);
-        // With the lock held: whoever closes it then lets it end after this call.
+        // Called with the lock held, so that closing lets the task end only after this call.
         call();
         true
     }
@@ -131,7 +131,7 @@ impl Work {
             applier.written += queued.change.tools();
         }
         applier.apply(group);
-        // Not while more wait, which need the memory again.
+        // Not while more changes wait, since they would need the memory again.
         if applier.written >= allocator::MANY_TOOLS && !self.has_changes() {
             applier.written = 0;
             allocator::release_freed();
@@ -144,7 +144,7 @@ impl Work {
 
     /// Reads what others have committed.
     fn look(&self, applier: &mut Applier) {
-        // Before it looks: what is committed meanwhile wakes it again.
+        // Reset before the look, so that a commit that comes meanwhile wakes it again.
         self.is_awaited.store(false, Ordering::Release);
         let refreshed = applier.refresh();
         applier.follow(&self.catalog);
@@ -152,7 +152,7 @@ impl Work {
             Ok(_) if self.catalog.needs_writer() && applier.next_embedding.is_none() => {
                 applier.next_embedding = Some(Instant::now());
             }
-            // Whoever keeps the connection to the store says that it is lost.
+            // Not logged here: the store's own task logs that it is away.
             Ok(_) | Err(WriteError::Unavailable(_) | WriteError::Deleted) => {}
             Err(error) => {
                 tracing::warn!(catalog = self.name, %error, "cannot read commits of others")
@@ -165,7 +165,7 @@ impl Work {
         let mut is_stopped = false;
         let mut proceed = |progress: EmbedProgress| {
             let part = (progress.total / EMBED_TURN_PART).max(EMBED_TURN_TEXTS);
-            // Whether others wait is asked last: it takes the lock of the pool.
+            // `is_wanted` comes last, since it takes the lock of the pool.
             is_stopped = progress.done >= part
                 || self.is_interrupted()
                 || (Instant::now() >= until && is_wanted());
@@ -185,7 +185,7 @@ impl Work {
         applier.next_embedding = match outcome {
             Some(Ok(_)) if !self.catalog.needs_writer() => None,
             Some(Ok(_)) if is_stopped => Some(Instant::now()),
-            // It came to its end, and something is left. Tried at once, it would be left again.
+            // Embedding finished, yet something is left to do. Trying again at once would not help.
             Some(Ok(_)) => Some(Instant::now() + LAST_EMBED_RETRY),
             Some(Err(Error::Locked { .. })) => Some(Instant::now() + LOCKED_RETRY),
             Some(Err(error)) => Some(self.retry(applier, pending, &error.to_string())),
@@ -250,7 +250,7 @@ impl Task for Work {
 
     fn has_news(&self) -> bool {
         let Some(applier) = self.applier.try_lock() else {
-            // It has a turn.
+            // The task has a turn right now.
             return false;
         };
         let has_news = applier.store.may_have_news();
@@ -272,7 +272,7 @@ impl Applier {
                     queued.answer(Ok(written));
                 }
             }
-            // Changes that a panic has left committed change nothing the second time.
+            // If a panic came after the commit, the changes change nothing the second time.
             Err(WriteError::Catalog(_) | WriteError::Panicked) if group.len() > 1 => {
                 for queued in group {
                     self.apply(vec![queued]);
@@ -282,7 +282,7 @@ impl Applier {
                 let mut group = group.into_iter();
                 let first = group.next();
                 for queued in group {
-                    // Nothing is wrong with any of them: what failed fails for all.
+                    // No single change is wrong: the failure is the same for all.
                     queued.answer(Err(error.of_all()));
                 }
                 if let Some(first) = first {
@@ -301,7 +301,7 @@ impl Applier {
     }
 
     fn follow(&mut self, catalog: &Catalog) {
-        // One that panics changes nothing, and is called again.
+        // A panic here changes nothing, and the function is called again next time.
         let _ = caught(|| (self.watch)(catalog));
     }
 }

@@ -93,7 +93,7 @@ impl FeedbackTable for LocalFeedback {
 
     fn forget(&self, catalog: &str) -> Result<(), FeedbackError> {
         self.with(|connection| {
-            // A deleted row stays readable in the log until that is truncated.
+            // Deleted rows stay readable in the write-ahead log until it is truncated.
             connection.execute("DELETE FROM feedback WHERE catalog = ?1", [catalog])?;
             // While another process reads, the log is truncated by a later checkpoint.
             connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))

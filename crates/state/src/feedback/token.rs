@@ -95,7 +95,7 @@ impl Signer {
             "it is not from this server; send feedback_token of the answer unchanged";
         let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| FORGED)?;
         let (claims, mac) = bytes.split_last_chunk::<MAC_BYTES>().ok_or(FORGED)?;
-        // In constant time, and before the claims are read: only what this server wrote is parsed.
+        // Compared in constant time, and before the claims are parsed.
         if !bool::from(subtle::ConstantTimeEq::ct_eq(
             &self.mac(claims)[..],
             &mac[..],

@@ -94,7 +94,7 @@ impl KeyCopy {
         changed: &[StoredKey],
         is_whole: bool,
     ) -> Result<(), KeyError> {
-        // One moment for all of them, so that the copy fits together.
+        // All keys are checked against the same time.
         let now = SystemTime::now();
         self.keys.with(|connection| {
             let transaction = connection.transaction()?;
@@ -103,13 +103,14 @@ impl KeyCopy {
             }
             for stored in changed {
                 remove(&transaction, &stored.key.id)?;
-                // What is no longer valid is asked for, so that it is refused with its reason.
+                // An invalid key is not copied, so that the store is asked and the refusal has its
+                // reason.
                 if stored.key.is_valid(now) {
                     put(&transaction, stored)?;
                 }
             }
-            // Revoking the last key does not open the server again: once in use, always in use. Only
-            // another store begins anew.
+            // Once there was a key, the server stays locked, even if all keys are revoked. Only another
+            // store starts over.
             transaction.execute(
                 "INSERT INTO followed VALUES (1, ?1, ?2, ?3, ?4)
                  ON CONFLICT (once) DO UPDATE SET source = ?1, generation = ?2, confirmed_at = ?4,
@@ -138,7 +139,7 @@ impl KeyCopy {
             }
             confirmed.noted = Some(now);
         }
-        // By the clock, since an `Instant` means nothing to the next process.
+        // Stored as time of day: an `Instant` means nothing to the next process.
         let confirmed_at = unix_s(SystemTime::now());
         self.keys.with(|connection| {
             connection.execute("UPDATE followed SET confirmed_at = ?1", [confirmed_at])
@@ -194,7 +195,7 @@ impl KeyCopy {
     pub fn add(&self, stored: &StoredKey) -> Result<(), KeyError> {
         self.keys.with(|connection| {
             let transaction = connection.transaction()?;
-            // Both together, so that the server is never open once the key is there.
+            // In one transaction, so that the server is never open while the key exists.
             transaction.execute("UPDATE followed SET is_in_use = 1", [])?;
             remove(&transaction, &stored.key.id)?;
             put(&transaction, stored)?;

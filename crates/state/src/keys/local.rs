@@ -141,7 +141,7 @@ impl KeyTable for LocalKeys {
 
 /// Adds a key.
 pub(super) fn put(connection: &Connection, stored: &StoredKey) -> rusqlite::Result<usize> {
-    // A new key was never revoked.
+    // `revoked_at` stays NULL.
     let StoredKey { key, hash } = stored;
     connection.execute(
         "INSERT INTO keys (id, hash, scope, catalogs, profiles, created_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",

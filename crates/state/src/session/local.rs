@@ -86,7 +86,7 @@ impl LocalSessions {
         work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, SessionError> {
         self.with(|connection| {
-            // Rolled back when it is dropped, which an error does.
+            // An error drops the transaction, which rolls it back.
             let transaction = connection.transaction()?;
             let value = work(&transaction)?;
             transaction.commit()?;
@@ -135,7 +135,7 @@ impl SessionTable for LocalSessions {
                 Some(other) if other != agent => return Ok(Begun::OtherAgent(other)),
                 Some(_) => {}
             }
-            // It was left by a process that ended: this one runs one turn of a conversation at a time.
+            // Such a turn was left by a process that ended: this one runs one turn at a time.
             connection.execute(
                 "UPDATE turns SET status = 'interrupted' WHERE conversation = ?1 AND status = 'running'",
                 [conversation.as_str()],
@@ -187,7 +187,7 @@ impl SessionTable for LocalSessions {
     }
 
     fn adopt(&self, conversation: &ConversationId, owner: &str) -> Result<(), SessionError> {
-        // Never one that has an owner.
+        // Only a conversation without an owner.
         let sql = "UPDATE conversations SET owner = ?2 WHERE id = ?1 AND owner IS NULL";
         self.with(|connection| connection.execute(sql, [conversation.as_str(), owner]))
             .map(drop)
@@ -217,8 +217,8 @@ impl SessionTable for LocalSessions {
             )?;
             connection.execute(
                 "UPDATE conversations SET toolbox = ?2, updated_ms = ?3 WHERE id = ?1",
-                // In the same transaction as the answer: a toolbox of another turn would show tools
-                // that the model never loaded.
+                // Stored in the same transaction as the answer: a toolbox of another turn would show
+                // tools that the model never loaded.
                 params![conversation.as_str(), end.toolbox.to_string(), now_ms()],
             )
         })
@@ -271,7 +271,7 @@ impl SessionTable for LocalSessions {
     }
 
     fn toolbox(&self, conversation: &ConversationId) -> Result<Option<Value>, SessionError> {
-        // No conversation, or one whose first turn has not ended.
+        // `None` without a conversation, and while its first turn has not ended.
         let text: Option<Option<String>> = self.with(|connection| {
             let sql = "SELECT toolbox FROM conversations WHERE id = ?1";
             connection
@@ -339,7 +339,7 @@ impl SessionTable for LocalSessions {
                 .query_row(&sql, parameters, |row| row.get(0))
                 .optional()
         })?;
-        // A turn without events is there all the same.
+        // A turn without events still exists, so the answer is not `None`.
         Ok(text.map(|text| as_json(text).unwrap_or_default()))
     }
 
