@@ -29,7 +29,7 @@ use toolscout::http::{Exposure, Limits};
 use toolscout::keys::Scope;
 use toolscout::shadow::Plan;
 use toolscout::shutdown::Shutdown;
-use toolscout::usage::shadow::{ComparedSearch, Identity, Shadow, Shown, State};
+use toolscout::usage::shadow::{ComparedSearch, Identity, Shadow, ShadowState, Shown};
 use toolscout::usage::{Origin, Place, Recorder};
 use toolscout_index::embed::encoder::Encoder;
 use toolscout_index::embed::table::StaticTable;
@@ -67,7 +67,7 @@ fn handing_over() {
         .map(|number| ToolId::new("server", &format!("tool_{number}")).expect("an id"))
         .collect();
     let query = Query::new("two of the nine jobs broke last night because the network was down");
-    for state in [State::Waiting, State::Ready] {
+    for state in [ShadowState::Waiting, ShadowState::Ready] {
         let name = state.as_str();
         shadow.set_state(state);
         let (mut draws, mut sends) = (Vec::new(), Vec::new());
@@ -129,7 +129,7 @@ impl Served {
             exposure: Exposure::Loopback,
             limits: Limits::default(),
             agents: None,
-            upstream: Default::default(),
+            mcp_pool: Default::default(),
             gateway: Default::default(),
             profiles: Vec::new(),
             enrich: Default::default(),
@@ -137,7 +137,7 @@ impl Served {
             usage: Default::default(),
             shadow: plan.transpose().expect("a plan"),
             agent_scope: Scope::Search,
-            proxy: None,
+            dropin: None,
         };
         tokio::spawn(assembly::serve(listener, settings, Shutdown::new()));
         let client = toolscout::tls::client()

@@ -143,7 +143,7 @@ fn load(folder: &Path) {
         .filter_map(|end| fs::metadata(data.join(format!("{FILE_NAME}{end}"))).ok())
         .map(|file| file.len())
         .sum();
-    let store = toolscout::usage::UsageStore::open(&data).expect("the database");
+    let store = toolscout::usage::UsageDatabase::open(&data).expect("the database");
     let rows = store.tools("default", 0).expect("its rows").len() as u64;
     println!(
         "load: {seconds} s, dropped {}, memory {:.1} MB more at most, the last write {} ms, {rows} rows, {:.1} MB on \

@@ -20,18 +20,18 @@ use toolscout_index::{DataDir, Options, database};
 use crate::agent::{AgentBuilder, AgentConfig, Agents, ServedAgent};
 use crate::config::{EnrichSettings, UsageSettings};
 use crate::cpu_pool::CpuPool;
+use crate::dropin::{self, DropIn, DropInConfig};
 use crate::feedback::FeedbackStore;
 use crate::finder::ToolSearch;
 use crate::gate::{AuditLog, Gate, Policies, audit};
 use crate::http::{
     self, COPIES, DefaultSearch, EmbedderSource, EmbeddersOf, Enriching, Exposure, Limits,
-    McpServices, Parts, Profiles, Registry, ShadowedCatalog, TokenSavings,
+    McpServices, Parts, Profiles, ServedCatalogs, ShadowedCatalog, TokenSavings,
 };
 use crate::keys::{KeyError, KeyStore, Scope};
 use crate::llm::ChatModel;
 use crate::mcp::{Gateway, GatewayConfig, Pool};
 use crate::profiles::ToolProfile;
-use crate::proxy::{self, Proxy, ProxyConfig};
 use crate::session::Sessions;
 use crate::shadow::{self, Plan};
 use crate::shared::SharedStore;
@@ -68,13 +68,13 @@ pub struct Settings {
     /// The scope of keys that may ask the agents.
     pub agent_scope: Scope,
     /// The MCP servers whose tools are synced to the default catalog and called; none by default.
-    pub upstream: Pool,
+    pub mcp_pool: Pool,
     /// How the `/mcp` route shows the default catalog.
     pub gateway: GatewayConfig,
     /// Parts of catalogs that requests may be limited to.
     pub profiles: Vec<ToolProfile>,
     /// The model provider behind the routes of its API; without one they answer 503.
-    pub proxy: Option<ProxyConfig>,
+    pub dropin: Option<DropInConfig>,
     /// When the model of `enricher` writes texts of tools.
     pub enrich: EnrichSettings,
     /// What is recorded of the use of tools.
@@ -245,7 +245,7 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
     let endpoint_options = instant_embedders(&settings.catalog_options);
     let embedders = EmbeddersOf::new(settings.catalog_options, settings.embedder_source);
     let (folder, counted) = (DataDir::new(data.clone()), Arc::clone(&metrics));
-    let catalogs = Registry::new(folder, embedders, &limits, counted, shared.clone());
+    let catalogs = ServedCatalogs::new(folder, embedders, &limits, counted, shared.clone());
     let catalogs = Arc::new(catalogs);
     // No settings name the others any more.
     shadow::discard_all_but(&data, settings.shadow.as_ref());
@@ -269,7 +269,7 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
         audit: &audit,
         gate: &gate,
         search: Arc::new(default_search.clone()),
-        pool: &settings.upstream,
+        pool: &settings.mcp_pool,
     };
     let agents = match settings.agents {
         Some(agents) => Some(agents.build(&agent_parts)?),
@@ -281,19 +281,19 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
     let agent = agents.as_ref().map(Agents::default_agent).cloned();
     let gateway = Gateway::of_server(
         Arc::new(token_savings.counting(default_search.clone())),
-        settings.upstream.clone(),
+        settings.mcp_pool.clone(),
         Arc::clone(&gate),
         agent.map(|agent| Arc::new(agent) as Arc<dyn Toolset>),
         Some(Arc::clone(&client_approvals)),
         settings.gateway,
     );
 
-    let mut proxy = None;
-    if let Some(config) = settings.proxy {
-        let folder = data.join(proxy::CATALOGS_FOLDER);
+    let mut dropin = None;
+    if let Some(config) = settings.dropin {
+        let folder = data.join(dropin::CATALOGS_FOLDER);
         let (metrics, cpu_pool) = (Arc::clone(&metrics), cpu_pool.clone());
-        let started = Proxy::new(config, folder, endpoint_options, metrics, cpu_pool);
-        proxy = Some(started?);
+        let started = DropIn::new(config, folder, endpoint_options, metrics, cpu_pool);
+        dropin = Some(started?);
     }
 
     Ok(Parts {
@@ -302,7 +302,7 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
         store: shared,
         default_catalog: settings.default_catalog,
         agent_scope: settings.agent_scope,
-        upstream: settings.upstream,
+        mcp_pool: settings.mcp_pool,
         allowed_hosts: settings.allowed_hosts,
         allowed_origins: settings.allowed_origins,
         exposure: settings.exposure,
@@ -317,7 +317,7 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
         agents,
         client_approvals,
         token_savings,
-        proxy,
+        dropin,
         enriching,
         limits,
     })

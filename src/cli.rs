@@ -18,10 +18,10 @@ mod llm;
 mod logging;
 mod output;
 mod policy;
-mod proxy;
+mod dropin;
 mod progress;
 mod size;
-mod upstream;
+mod mcp_args;
 
 mod add;
 mod agent;

@@ -121,7 +121,7 @@ pub use toolscout_base::{
     allocator, budget, clock, config, cpu_pool, embed_cache, known_models, known_secrets,
     media_type, principal, printable, program_file, regular_file, sandbox, telemetry, tls,
 };
-pub use toolscout_dropin as proxy;
+pub use toolscout_dropin as dropin;
 pub use toolscout_eval as eval;
 pub use toolscout_finder::{enrich, finder, profiles, shadow};
 pub use toolscout_gate::{gate, llm, plan, tools, usage};

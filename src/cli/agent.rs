@@ -24,11 +24,11 @@ use super::apis;
 use super::context::{Context, Legs};
 use super::exit::UsageError;
 use super::llm::LlmArgs;
+use super::mcp_args::{CallLimitArgs, McpArgs};
 use super::more_tools::{self, MoreToolArgs};
 use super::output::{Printer, print_stderr};
 use super::policy::{PolicyArgs, warn_of_mistakes, warn_of_unknown_names};
-use super::upstream::{CallLimitArgs, McpArgs};
-use crate::agent::profile::Profile;
+use crate::agent::profile::AgentProfile;
 use crate::agent::skills::Skills;
 use crate::agent::{Agent, AgentConfig, Event, Protocol, Question, QuestionTools, RunStream};
 use crate::assembly::{self, AgentParts, AgentPlan, AgentPlans};
@@ -258,7 +258,7 @@ impl AgentArgs {
         let name = profile.name();
         let message = format!(
             "--profile {name} is a profile of the settings, and a server offers all of those: at /mcp/p/{name}, and to \
-             requests with X-Toolscout-Profile; give a preset or a file here"
+             requests with X-Toolscout-AgentProfile; give a preset or a file here"
         );
         Err(UsageError(message).into())
     }
@@ -400,7 +400,7 @@ impl AgentArgs {
 
     /// The folder of skills of an agent beside the default one, if it does not exist. That of --profile
     /// has to exist.
-    fn missing_skills<'a>(&self, name: &str, profile: &'a Profile) -> Option<&'a PathBuf> {
+    fn missing_skills<'a>(&self, name: &str, profile: &'a AgentProfile) -> Option<&'a PathBuf> {
         if self.skills.is_some() || name == DEFAULT_AGENT {
             return None;
         }
@@ -408,7 +408,7 @@ impl AgentArgs {
     }
 
     /// What the flags say, then the profile, then the settings of the program.
-    fn settings_over(&self, profile: &Profile, settings: &AgentSettings) -> AgentSettings {
+    fn settings_over(&self, profile: &AgentProfile, settings: &AgentSettings) -> AgentSettings {
         let mut flags = self.settings.settings();
         flags.limits.max_rounds = self.max_rounds;
         flags.limits.tool_budget_tokens = self.tool_budget;
@@ -418,7 +418,7 @@ impl AgentArgs {
         flags.or(profile.settings()).or(settings.clone())
     }
 
-    fn config(&self, profile: Profile, settings: &AgentSettings) -> AgentConfig {
+    fn config(&self, profile: AgentProfile, settings: &AgentSettings) -> AgentConfig {
         let mut config = profile.applied_to(AgentConfig::default());
         config.set(settings);
         config.run.protocol = self.mode.unwrap_or(config.run.protocol);
@@ -434,7 +434,7 @@ impl AgentArgs {
 /// A profile and the name of its agent.
 struct NamedProfile {
     name: String,
-    profile: Profile,
+    profile: AgentProfile,
 }
 
 impl NamedProfile {
@@ -451,7 +451,7 @@ impl NamedProfile {
             return Err(UsageError(message).into());
         }
         Ok(NamedProfile {
-            profile: Profile::load(named)?,
+            profile: AgentProfile::load(named)?,
             name,
         })
     }

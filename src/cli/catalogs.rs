@@ -13,7 +13,7 @@ use super::search_options::SearchOptionArgs;
 use crate::config::masked;
 use crate::feedback::FeedbackStore;
 use crate::models::Patience;
-use crate::usage::UsageStore;
+use crate::usage::UsageDatabase;
 
 /// Lists, configures or deletes catalogs. `toolscout --catalog NAME add …` creates one.
 #[derive(clap::Args, Debug)]
@@ -358,7 +358,7 @@ pub fn delete(context: &Context, name: &str) -> Result<Outcome> {
             .forget(name)
             .context("delete the catalog's feedback")?;
     }
-    if is_gone && let Some(mut usage) = UsageStore::open_existing(data)? {
+    if is_gone && let Some(mut usage) = UsageDatabase::open_existing(data)? {
         usage.forget(name)?;
     }
     // Last, so that what belongs to a catalog that is gone already is deleted all the same.

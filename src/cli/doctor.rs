@@ -48,18 +48,18 @@ pub struct Args {
 /// The state of one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+enum PartState {
     Ok,
     Missing,
     Broken,
 }
 
-impl State {
+impl PartState {
     fn name(self) -> &'static str {
         match self {
-            State::Ok => "ok",
-            State::Missing => "missing",
-            State::Broken => "broken",
+            PartState::Ok => "ok",
+            PartState::Missing => "missing",
+            PartState::Broken => "broken",
         }
     }
 }
@@ -68,7 +68,7 @@ impl State {
 #[derive(Clone, Debug, Serialize)]
 struct Check {
     name: String,
-    state: State,
+    state: PartState,
     detail: String,
     /// The remedy.
     #[serde(rename = "mend", skip_serializing_if = "Option::is_none")]
@@ -79,7 +79,7 @@ impl Check {
     fn ok(name: impl Into<String>, detail: impl Into<String>) -> Self {
         Check {
             name: name.into(),
-            state: State::Ok,
+            state: PartState::Ok,
             detail: detail.into(),
             remedy: None,
         }
@@ -92,7 +92,7 @@ impl Check {
     ) -> Self {
         Check {
             name: name.into(),
-            state: State::Missing,
+            state: PartState::Missing,
             detail: detail.into(),
             remedy: Some(remedy.into()),
         }
@@ -105,7 +105,7 @@ impl Check {
     ) -> Self {
         Check {
             name: name.into(),
-            state: State::Broken,
+            state: PartState::Broken,
             detail: detail.into(),
             remedy: Some(remedy.into()),
         }
@@ -121,7 +121,7 @@ impl Args {
         };
         print(context, &checks)?;
         // What is only missing was never set up, and is not reported as a failure.
-        let broken = checks.iter().any(|check| check.state == State::Broken);
+        let broken = checks.iter().any(|check| check.state == PartState::Broken);
         Ok(if broken {
             Outcome::Failure
         } else {

@@ -21,11 +21,11 @@ use super::agent::style;
 use super::apis;
 use super::context::{Context, Legs};
 use super::exit::UsageError;
+use super::mcp_args::{CallLimitArgs, McpArgs};
 use super::more_tools::{self, MoreToolArgs};
 use super::output::print_stderr;
 use super::policy::{PolicyArgs, warn_of_mistakes, warn_of_unknown_names};
-use super::upstream::{CallLimitArgs, McpArgs};
-use crate::agent::profile::Profile;
+use crate::agent::profile::AgentProfile;
 use crate::enrich::wanted::Wanted;
 use crate::finder::meta_tools::FindConfig;
 use crate::finder::{Style, ToolSearch};
@@ -203,7 +203,7 @@ fn narrowed(
 
 /// Warns of built-in tools, which a client does not get from here. The folder of files is for operations
 /// that send files, too.
-fn warn_of_builtins(preset: &Profile) {
+fn warn_of_builtins(preset: &AgentProfile) {
     // The files of a profile serve operations too, which are called here.
     let others = BuiltinConfig {
         files: None,

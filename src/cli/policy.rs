@@ -7,7 +7,7 @@ use toolscout_index::Searcher;
 
 use super::exit::UsageError;
 use super::output::print_stderr;
-use crate::agent::profile::{self, Profile, ProfileError};
+use crate::agent::profile::{self, AgentProfile, AgentProfileError};
 use crate::config::Settings;
 use crate::gate::{Decision, Pattern, Policies, Rule};
 use crate::profiles::ToolProfile;
@@ -40,8 +40,8 @@ impl PolicyArgs {
     /// The preset or file of --profile; the default without one.
     ///
     /// # Errors
-    /// [`UsageError`] for two of them, and those of [`Profile::load`].
-    pub fn preset(&self, settings: &Settings) -> Result<Profile> {
+    /// [`UsageError`] for two of them, and those of [`AgentProfile::load`].
+    pub fn preset(&self, settings: &Settings) -> Result<AgentProfile> {
         // A name of the settings is one of theirs, and everything else a preset or file.
         let named = |name: &&String| !settings.profiles.contains_key(*name);
         let mut presets = self.profile.iter().filter(named);
@@ -50,10 +50,10 @@ impl PolicyArgs {
             return Err(two_profiles(first, second, "a preset or file"));
         }
         let Some(name) = first else {
-            return Ok(Profile::default());
+            return Ok(AgentProfile::default());
         };
-        match Profile::load(name) {
-            Err(error @ ProfileError::Unknown { .. }) if !settings.profiles.is_empty() => {
+        match AgentProfile::load(name) {
+            Err(error @ AgentProfileError::Unknown { .. }) if !settings.profiles.is_empty() => {
                 let names: Vec<&str> = settings.profiles.keys().map(String::as_str).collect();
                 Err(UsageError(format!("{error}, which has {}", names.join(", "))).into())
             }

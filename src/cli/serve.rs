@@ -12,8 +12,8 @@ use toolscout_index::Options;
 use super::Outcome;
 use super::agent::{AgentArgs, style};
 use super::context::{Context, Legs};
+use super::dropin::DropInArgs;
 use super::exit::{UsageError, error_message};
-use super::proxy::ProxyArgs;
 use super::server_lock::ServerLock;
 use super::size::bytes;
 use super::store::{self, StoreArgs};
@@ -127,7 +127,7 @@ pub struct ServerArgs {
     #[arg(long, value_name = "TOKENS")]
     enrich_tokens_a_day: Option<u64>,
     #[command(flatten)]
-    proxy: ProxyArgs,
+    dropin: DropInArgs,
     /// How clients of the /mcp route call found tools: dispatch (through call_tool) or inject (they
     /// are added to the client's tool list) [default: dispatch]
     #[arg(help_heading = "MCP servers", long, value_parser = style, value_name = "STYLE")]
@@ -262,7 +262,7 @@ impl ServerArgs {
         );
         self.agent.refuse_tool_profile(&context.settings)?;
         let enrich = self.enrich_settings(context)?;
-        let upstream = self.agent.pool(context)?;
+        let mcp_pool = self.agent.pool(context)?;
         let limits_of_agent = self.agent.limits(context)?;
         let default = GatewayConfig::default();
         let gateway = GatewayConfig {
@@ -283,10 +283,10 @@ impl ServerArgs {
         Ok(Settings {
             agents: Some(self.agent.plans(context, &self.agent_profile)?),
             agent_scope: self.agent_scope,
-            upstream,
+            mcp_pool,
             gateway,
             profiles: tool_profiles(&context.settings),
-            proxy: self.proxy.config(context, &self.agent, &limits)?,
+            dropin: self.dropin.config(context, &self.agent, &limits)?,
             data: context.settings.data.clone(),
             store,
             default_catalog: context.settings.catalog.clone(),

@@ -17,8 +17,8 @@ use super::enrich;
 use super::exit::UsageError;
 use super::input::Batch;
 use super::interrupt::Interrupt;
+use super::mcp_args::McpArgs;
 use super::progress::spinner;
-use super::upstream::McpArgs;
 
 /// Makes the tools of a server match the input, or with --mcp those of MCP servers match what the
 /// servers offer: adds, replaces and removes. Prints `+` for added, `~` for changed and `-` for

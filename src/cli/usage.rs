@@ -19,7 +19,7 @@ use crate::printable::counted;
 use crate::usage::missed::{Missed, MissedGroup, QUERIES_ARE_OFF};
 use crate::usage::report::{self, Order, Period, ToolUse, Unused, UsePeriod};
 use crate::usage::shadow::report::{ComparedFigure, Estimate, ShadowReport};
-use crate::usage::{ToolFigures, UsageStore};
+use crate::usage::{ToolFigures, UsageDatabase};
 
 /// Rows that are printed where nothing else is asked for.
 const DEFAULT_ROWS: usize = 20;
@@ -263,7 +263,7 @@ impl MissedArgs {
     fn run(&self, context: &Context) -> Result<()> {
         check_catalog(context)?;
         let catalog = &context.settings.catalog;
-        let store = UsageStore::open_existing(&context.settings.data)?;
+        let store = UsageDatabase::open_existing(&context.settings.data)?;
         if self.forget {
             let forgotten = match store {
                 Some(mut store) => store.forget_missed(catalog)?,
@@ -347,7 +347,7 @@ impl ShadowArgs {
             );
         };
         let identity = plan.identity();
-        let store = UsageStore::open_existing(&context.settings.data)?;
+        let store = UsageDatabase::open_existing(&context.settings.data)?;
         let since = self.since.period().since;
         let days = match &store {
             Some(store) => store.shadow(&identity.catalog, &identity.id, since)?,
@@ -452,7 +452,7 @@ struct Record {
 impl Record {
     fn read(context: &Context, period: Period) -> Result<Self> {
         check_catalog(context)?;
-        let store = UsageStore::open_existing(&context.settings.data)?;
+        let store = UsageDatabase::open_existing(&context.settings.data)?;
         let tools = match &store {
             Some(store) => store.tools(&context.settings.catalog, period.since)?,
             None => BTreeMap::new(),

@@ -384,7 +384,7 @@ async fn serve(offer: &Offer) -> Server {
         ..PoolConfig::default()
     });
     let server = Server::start_with(|settings| {
-        settings.upstream = pool.clone();
+        settings.mcp_pool = pool.clone();
         settings.gateway.approval_patience = Duration::from_millis(50);
     })
     .await;

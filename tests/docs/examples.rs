@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 
 use serde_json::Value;
-use toolscout::agent::profile::Profile;
+use toolscout::agent::profile::AgentProfile;
 use toolscout::config::{Layer, Settings};
 use toolscout::llm::script::Script;
 use toolscout::mcp::config;
@@ -67,7 +67,7 @@ fn toml_is_what_it_is_shown_as() {
             let folder = page::root().join(path.expect("a path").1);
             assert!(folder.join("Cargo.toml").exists(), "{engine}");
         }
-        _ => drop(Profile::parse(&page.name, &block.text).expect("a profile")),
+        _ => drop(AgentProfile::parse(&page.name, &block.text).expect("a profile")),
     });
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use toolscout::agent::profile::Profile;
+use toolscout::agent::profile::AgentProfile;
 use toolscout::agent::{Agent, AgentConfig, Event, Question};
 use toolscout::gate::audit::AuditError;
 use toolscout::gate::{Answer, AuditLog, Policies};
@@ -60,7 +60,7 @@ impl TestSetup {
 
         let text =
             include_str!("trading.toml").replace("EXCHANGE/", &format!("{}/", exchange.address));
-        let profile = Profile::parse("trading", &text).unwrap();
+        let profile = AgentProfile::parse("trading", &text).unwrap();
         let services = profile.operations.clone();
         let mut config = profile.applied_to(AgentConfig {
             recommend_within: None,

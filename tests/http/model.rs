@@ -18,12 +18,12 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use toolscout::agent::{Agent, AgentConfig};
 use toolscout::assembly::AgentPlan;
+use toolscout::dropin::{DropInConfig, ProviderConfig};
 use toolscout::gate::Policies;
 use toolscout::keys::Scope;
 use toolscout::llm::ScriptedModel;
 use toolscout::llm::script::{Reply, ToolOutcome};
 use toolscout::profiles::ToolProfile;
-use toolscout::proxy::{ProxyConfig, UpstreamConfig};
 use toolscout::tools::ScriptedTools;
 
 use super::server::{Answer, PATIENCE, Server, read};
@@ -168,12 +168,12 @@ async fn play(State(played): State<Arc<Script>>, request: Request) -> Response {
 }
 
 /// A server before a provider. Every list of tools is deferred.
-pub async fn start(change: impl FnOnce(&mut ProxyConfig)) -> (Server, Provider) {
+pub async fn start(change: impl FnOnce(&mut DropInConfig)) -> (Server, Provider) {
     let provider = Provider::start().await;
-    let mut config = ProxyConfig::new(UpstreamConfig::new(&provider.url));
+    let mut config = DropInConfig::new(ProviderConfig::new(&provider.url));
     config.defer_above_tokens = 0;
     change(&mut config);
-    let server = Server::start_with(|settings| settings.proxy = Some(config)).await;
+    let server = Server::start_with(|settings| settings.dropin = Some(config)).await;
     (server, provider)
 }
 
@@ -828,7 +828,7 @@ async fn what_is_not_deferred_passes_byte_for_byte() {
 
 #[tokio::test]
 async fn two_keys_with_tools_of_one_name_find_their_own() {
-    let (server, provider) = start(|config| config.upstream.key = Some("secret".into())).await;
+    let (server, provider) = start(|config| config.provider.key = Some("secret".into())).await;
     let keys = [server.key(Scope::Llm, "*"), server.key(Scope::Llm, "*")];
     for (key, owner) in keys.iter().zip(["Ada", "Bo"]) {
         let search = ("s1", "tool_search", find("send"));
@@ -878,7 +878,7 @@ fn requests_to_a_model() -> Vec<(Method, String, Value)> {
 
 #[tokio::test]
 async fn an_admin_key_of_some_catalogs_has_no_use_of_the_operators_model() {
-    let (server, provider) = start(|config| config.upstream.key = Some("secret".into())).await;
+    let (server, provider) = start(|config| config.provider.key = Some("secret".into())).await;
     let limited = [
         server.key(Scope::Admin, "default"),
         server.key(Scope::Admin, "default,other"),
@@ -933,8 +933,8 @@ async fn a_client_may_bring_the_providers_key_beside_ours() {
 async fn errors_of_the_provider_pass_and_faults_are_told_in_the_dialect() {
     for (api, streams) in APIS.into_iter().flat_map(|api| [(api, false), (api, true)]) {
         let (server, provider) = start(|config| {
-            config.upstream.idle_timeout = Duration::from_millis(200);
-            config.upstream.first_token_timeout = Duration::from_secs(60);
+            config.provider.idle_timeout = Duration::from_millis(200);
+            config.provider.first_token_timeout = Duration::from_secs(60);
         })
         .await;
         let request = api.request(&json!([Api::question("q")]), streams);
@@ -1032,8 +1032,8 @@ async fn what_a_provider_sends_is_no_page_of_this_server() {
 
 #[tokio::test]
 async fn a_provider_that_is_down_is_a_bad_gateway() {
-    let config = ProxyConfig::new(UpstreamConfig::new("http://127.0.0.1:9/v1"));
-    let server = Server::start_with(|settings| settings.proxy = Some(config)).await;
+    let config = DropInConfig::new(ProviderConfig::new("http://127.0.0.1:9/v1"));
+    let server = Server::start_with(|settings| settings.dropin = Some(config)).await;
     for api in APIS {
         let answer = server.post(api.path(), &json!({})).await;
         assert_eq!(answer.status, 502, "{answer:?}");
@@ -1145,10 +1145,10 @@ async fn a_registered_catalog_is_searched_too_and_what_can_be_called_is_shown() 
     let transfers = ["bank/transfer_money"].as_slice();
     for (calls_tools, connected) in [(false, transfers), (true, &[]), (true, transfers)] {
         let provider = Provider::start().await;
-        let mut config = ProxyConfig::new(UpstreamConfig::new(&provider.url));
+        let mut config = DropInConfig::new(ProviderConfig::new(&provider.url));
         config.calls_tools = calls_tools;
         let server = Server::start_with(|settings| {
-            settings.proxy = Some(config);
+            settings.dropin = Some(config);
             settings.agents = Some(agent_with(connected).into());
         })
         .await;
@@ -1193,11 +1193,11 @@ async fn a_registered_catalog_is_searched_too_and_what_can_be_called_is_shown() 
 #[tokio::test]
 async fn a_profile_of_a_catalog_is_searched_in_its_place() {
     let provider = Provider::start().await;
-    let mut config = ProxyConfig::new(UpstreamConfig::new(&provider.url));
+    let mut config = DropInConfig::new(ProviderConfig::new(&provider.url));
     (config.defer_above_tokens, config.calls_tools) = (0, true);
     let profile = toml::from_str("tools = ['bank/*']").unwrap();
     let server = Server::start_with(|settings| {
-        settings.proxy = Some(config);
+        settings.dropin = Some(config);
         let agent = agent_with(&["bank/transfer_money", "other/transfer_money_too"]);
         settings.agents = Some(agent.into());
         settings.profiles = vec![ToolProfile::new("bank", &profile)];

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use toolscout::proxy::{ProxyConfig, UpstreamConfig};
+use toolscout::dropin::{DropInConfig, ProviderConfig};
 
 use super::model::{APIS, Api, Chat, Messages, Provider, Scripted, find, names, start};
 use super::server::{Server, read};
@@ -81,9 +81,9 @@ async fn the_bound_of_tools_is_a_setting() {
 #[tokio::test]
 async fn bodies_share_their_memory_and_give_it_back() {
     let provider = Provider::start().await;
-    let config = ProxyConfig::new(UpstreamConfig::new(&provider.url));
+    let config = DropInConfig::new(ProviderConfig::new(&provider.url));
     let server = Server::start_with(|settings| {
-        settings.proxy = Some(config);
+        settings.dropin = Some(config);
         settings.limits.model_body_bytes = 16 << 10;
         settings.limits.search_patience = Duration::from_millis(50);
     })

@@ -368,7 +368,7 @@ async fn a_provider_that_would_be_asked_without_a_key_is_warned_about() {
 #[tokio::test]
 async fn a_provider_that_repeats_our_key_is_masked() {
     let key = "sk-ours/0123456789";
-    let (server, provider) = start(|config| config.upstream.key = Some(key.to_owned())).await;
+    let (server, provider) = start(|config| config.provider.key = Some(key.to_owned())).await;
     let base64 = STANDARD.encode(format!("user:{key}"));
     for echoed in [key, &base64, "sk-ours%2F0123456789"] {
         let message = format!("bad key Bearer {echoed}");

@@ -102,7 +102,7 @@ impl Office {
             ..PoolConfig::default()
         });
         let server = Server::start_with(|settings| {
-            settings.upstream = pool.clone();
+            settings.mcp_pool = pool.clone();
             settings.profiles = profiles();
             settings.gateway.approval_patience = Duration::from_millis(50);
         })

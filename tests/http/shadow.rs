@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use toolscout::agent::Agent;
 use toolscout::assembly::{AgentPlan, Settings};
 use toolscout::config::{SettingsChange, ShadowSettings};
+use toolscout::dropin::{DropInConfig, ProviderConfig};
 use toolscout::keys::Scope;
 use toolscout::llm::ScriptedModel;
 use toolscout::llm::script::Reply;
 use toolscout::mcp::OnChange;
-use toolscout::proxy::{ProxyConfig, UpstreamConfig};
 use toolscout::shadow::{FOLDER, Plan};
 use toolscout_index::Options;
 
@@ -256,11 +256,11 @@ async fn searches_of_the_agent_and_of_a_models_request_are_compared() {
     };
     agent.config.search_from_tools = 0;
     let provider = Provider::start().await;
-    let mut config = ProxyConfig::new(UpstreamConfig::new(&provider.url));
+    let mut config = DropInConfig::new(ProviderConfig::new(&provider.url));
     (config.defer_above_tokens, config.calls_tools) = (0, true);
     let connected = Connected::start_with(OnChange::Warn, |settings| {
         settings.agents = Some(agent.into());
-        settings.proxy = Some(config);
+        settings.dropin = Some(config);
         settings.shadow = with_hits(2);
     })
     .await;

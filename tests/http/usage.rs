@@ -4,13 +4,13 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use toolscout::agent::Agent;
 use toolscout::assembly::{AgentPlan, Settings};
+use toolscout::dropin::{DropInConfig, ProviderConfig};
 use toolscout::finder::Style;
 use toolscout::keys::Scope;
 use toolscout::llm::ScriptedModel;
 use toolscout::llm::script::Reply;
 use toolscout::mcp::OnChange;
-use toolscout::proxy::{ProxyConfig, UpstreamConfig};
-use toolscout::usage::{FILE_NAME, UsageStore};
+use toolscout::usage::{FILE_NAME, UsageDatabase};
 
 use super::mcp::{ask, begin};
 use super::model::{Api, Provider, find};
@@ -80,7 +80,9 @@ async fn searches_are_recorded_by_tool_place_and_match_and_outlive_a_restart() {
     // The end writes what was not written yet.
     search(&server, json!({ "query": "send an e-mail", "k": 1 })).await;
     let folder = server.stop().await;
-    let store = UsageStore::open_existing(folder.path()).unwrap().unwrap();
+    let store = UsageDatabase::open_existing(folder.path())
+        .unwrap()
+        .unwrap();
     let tools = store.tools("default", 0).unwrap();
     assert_eq!(tools["mail/send"].searches, 3);
 }
@@ -177,10 +179,10 @@ async fn an_agent_leaves_searches_loads_and_calls() {
 #[tokio::test]
 async fn a_models_request_leaves_searches_loads_and_calls() {
     let provider = Provider::start().await;
-    let mut config = ProxyConfig::new(UpstreamConfig::new(&provider.url));
+    let mut config = DropInConfig::new(ProviderConfig::new(&provider.url));
     (config.defer_above_tokens, config.calls_tools) = (0, true);
     let connected = Connected::start_with(OnChange::Warn, |settings| {
-        settings.proxy = Some(config);
+        settings.dropin = Some(config);
     })
     .await;
     let api = Api::Chat;
@@ -288,7 +290,7 @@ async fn a_deleted_catalog_takes_its_record_with_it() {
     assert_eq!(server.delete("/v1/catalogs/gone").await.status, 204);
     let overview = server.get("/v1/usage").await.body;
     assert_eq!(overview["catalogs"], json!([]), "{overview}");
-    let store = UsageStore::open_existing(server.dir.path())
+    let store = UsageDatabase::open_existing(server.dir.path())
         .unwrap()
         .unwrap();
     assert!(store.tools("gone", 0).unwrap().is_empty());

@@ -32,7 +32,7 @@ const BUILT_IN: [(&str, &str); 5] = [
 /// A preset. Settings that it leaves out keep their value.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Profile {
+pub struct AgentProfile {
     /// What the profile is for.
     pub description: String,
     /// The role in the system prompt.
@@ -83,7 +83,7 @@ pub struct Need {
 /// Why a profile cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ProfileError {
+pub enum AgentProfileError {
     /// Neither a built-in profile nor a file.
     #[error("no profile {name:?}; built-in profiles are {}; or give the path of a TOML file, or the name of a table [profiles.NAME] of the settings", names().join(", "))]
     Unknown {
@@ -113,29 +113,29 @@ pub fn names() -> Vec<&'static str> {
     BUILT_IN.iter().map(|(name, _)| *name).collect()
 }
 
-impl Profile {
+impl AgentProfile {
     /// Loads a built-in profile by name, or a file by path.
     ///
     /// # Errors
-    /// [`ProfileError`] naming the profile and what is wrong with it.
-    pub fn load(name: &str) -> Result<Self, ProfileError> {
+    /// [`AgentProfileError`] naming the profile and what is wrong with it.
+    pub fn load(name: &str) -> Result<Self, AgentProfileError> {
         for (built_in, text) in BUILT_IN {
             if built_in == name {
-                return Profile::parse(name, text);
+                return AgentProfile::parse(name, text);
             }
         }
         let path = Path::new(name);
         if !path.is_file() {
-            return Err(ProfileError::Unknown {
+            return Err(AgentProfileError::Unknown {
                 name: name.to_owned(),
             });
         }
         let text = regular_file::read_to_string(path);
-        let text = text.map_err(|source| ProfileError::Io {
+        let text = text.map_err(|source| AgentProfileError::Io {
             path: name.to_owned(),
             source,
         })?;
-        let mut profile = Profile::parse(name, &text)?;
+        let mut profile = AgentProfile::parse(name, &text)?;
         if let Some(folder) = &mut profile.skills {
             *folder = path.parent().unwrap_or(Path::new("")).join(&*folder);
         }
@@ -145,13 +145,13 @@ impl Profile {
     /// Parses a profile; `name` is for messages.
     ///
     /// # Errors
-    /// [`ProfileError::Invalid`].
-    pub fn parse(name: &str, text: &str) -> Result<Self, ProfileError> {
-        let invalid = |reason: String| ProfileError::Invalid {
+    /// [`AgentProfileError::Invalid`].
+    pub fn parse(name: &str, text: &str) -> Result<Self, AgentProfileError> {
+        let invalid = |reason: String| AgentProfileError::Invalid {
             name: name.to_owned(),
             reason,
         };
-        let profile: Profile =
+        let profile: AgentProfile =
             toml::from_str(text).map_err(|error| invalid(error.to_string().trim().to_owned()))?;
         profile.settings().check().map_err(invalid)?;
         Ok(profile)
@@ -198,7 +198,7 @@ impl Profile {
     /// Applies the profile to settings. The parameters of the model are for whoever makes it.
     pub fn applied_to(self, mut config: AgentConfig) -> AgentConfig {
         config.set(&self.settings());
-        let Profile {
+        let AgentProfile {
             role,
             environment,
             mode,
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn every_setting_of_an_agent_is_one_of_a_profile() {
         let before = AgentConfig::default();
-        let profile = Profile::parse("everything", EVERYTHING).unwrap();
+        let profile = AgentProfile::parse("everything", EVERYTHING).unwrap();
         // A new setting does not compile until it is compared here, and fails until a profile sets it.
         let AgentConfig {
             name: _, // follows from --agent-profile
@@ -365,7 +365,7 @@ mod tests {
     fn presets_recommend_questions_and_other_agents_do_not() {
         assert_eq!(AgentConfig::default().recommend_within, None);
         for name in names() {
-            let config = Profile::load(name)
+            let config = AgentProfile::load(name)
                 .unwrap()
                 .applied_to(AgentConfig::default());
             assert!(config.recommend_within.is_some(), "{name}");
@@ -374,7 +374,7 @@ mod tests {
 
     #[test]
     fn slides_say_that_they_need_pandoc_and_how_to_install_it() {
-        let mut slides = Profile::load("slides").unwrap();
+        let mut slides = AgentProfile::load("slides").unwrap();
         let before = slides.clone();
         let folder = tempfile::tempdir().unwrap();
         let folders = [folder.path().to_owned()];
@@ -408,7 +408,7 @@ mod tests {
                 "unknown variant `much`, expected one of `none`, `minimal`",
             ),
         ] {
-            let error = Profile::parse("p", text).unwrap_err().to_string();
+            let error = AgentProfile::parse("p", text).unwrap_err().to_string();
             assert!(
                 error.contains("profile p: ") && error.contains(expected),
                 "{error}"
@@ -419,7 +419,7 @@ mod tests {
     #[test]
     fn every_built_in_profile_loads_and_has_a_description_and_a_role() {
         for name in names() {
-            let profile = Profile::load(name).unwrap();
+            let profile = AgentProfile::load(name).unwrap();
             assert!(
                 !profile.description.is_empty() && profile.role.is_some(),
                 "{name}"
@@ -431,7 +431,7 @@ mod tests {
     fn a_profile_changes_only_the_settings_it_contains() {
         let text = "mode = \"manual\"\npins = [\"a/b\"]\n[filter]\nservers = [\"a\"]\n[limits]\nmax_rounds = 9\neviction = \"lfu\"";
         let before = AgentConfig::default();
-        let after = Profile::parse("p", text)
+        let after = AgentProfile::parse("p", text)
             .unwrap()
             .applied_to(before.clone());
         assert_eq!(
@@ -453,7 +453,7 @@ mod tests {
     #[test]
     fn a_profile_limits_the_time_of_calls_and_says_what_becomes_of_invalid_steps() {
         let text = "on_invalid_step = \"skip\"\n[limits]\ncall_timeout_s = 90\ncall_timeout_total_s = 3600";
-        let profile = Profile::parse("p", text).unwrap();
+        let profile = AgentProfile::parse("p", text).unwrap();
         let times = CallTimes::of(&profile.limits);
         assert_eq!(
             (times.unreported.as_secs(), times.total.as_secs()),
@@ -469,7 +469,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("p.toml");
         std::fs::write(&path, "skills = \"know-how\"").unwrap();
-        let profile = Profile::load(path.to_str().unwrap()).unwrap();
+        let profile = AgentProfile::load(path.to_str().unwrap()).unwrap();
         assert_eq!(profile.skills, Some(folder.path().join("know-how")));
     }
 
@@ -477,23 +477,23 @@ mod tests {
     fn errors_name_the_profile_and_the_line() {
         for (error, expected) in [
             (
-                Profile::load("nope").unwrap_err(),
+                AgentProfile::load("nope").unwrap_err(),
                 "no profile \"nope\"; built-in profiles are web-search, files",
             ),
             (
-                Profile::parse("p", "rols = 1").unwrap_err(),
+                AgentProfile::parse("p", "rols = 1").unwrap_err(),
                 "unknown field `rols`",
             ),
             (
-                Profile::parse("p", "[limits]\nmax_rounds = \"x\"").unwrap_err(),
+                AgentProfile::parse("p", "[limits]\nmax_rounds = \"x\"").unwrap_err(),
                 "line 2",
             ),
             (
-                Profile::parse("p", "[limits]\ncall_timeout_s = 0").unwrap_err(),
+                AgentProfile::parse("p", "[limits]\ncall_timeout_s = 0").unwrap_err(),
                 "limits.call_timeout_s is 0, it must be from 1 to 86400",
             ),
             (
-                Profile::parse("p", "on_invalid_step = \"ask\"").unwrap_err(),
+                AgentProfile::parse("p", "on_invalid_step = \"ask\"").unwrap_err(),
                 "expected `refuse` or `skip`",
             ),
         ] {

@@ -159,7 +159,7 @@ pub struct Run {
     count: TokenCounter,
     toolbox: Toolbox,
     context: Context,
-    state: State,
+    state: RunState,
     round: u32,
     searches_in_a_row: u32,
     history: SearchHistory,
@@ -196,7 +196,7 @@ enum Round {
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum RunState {
     CallModel,
     CallTools(Vec<PlannedCall>),
     Ended(Outcome),
@@ -261,7 +261,7 @@ impl Run {
             count,
             toolbox,
             context,
-            state: State::CallModel,
+            state: RunState::CallModel,
             round: 0,
             searches_in_a_row: 0,
             history: SearchHistory::default(),
@@ -285,17 +285,17 @@ impl Run {
     /// The next step. Changes nothing, so it can be called again.
     pub fn next_step(&self) -> Step {
         match &self.state {
-            State::CallModel => Step::CallModel(self.request()),
-            State::CallTools(planned) => {
+            RunState::CallModel => Step::CallModel(self.request()),
+            RunState::CallTools(planned) => {
                 Step::CallTools(work_of(planned, self.execution.is_some()))
             }
-            State::Ended(outcome) => Step::Done(outcome.clone()),
+            RunState::Ended(outcome) => Step::Done(outcome.clone()),
         }
     }
 
     /// Makes the next prompt fit into the limit of tokens, where the model is called next.
     pub fn fit_context(&mut self) -> Option<Event> {
-        if !matches!(self.state, State::CallModel) {
+        if !matches!(self.state, RunState::CallModel) {
             return None;
         }
         let (before, fixed) = self.prompt_tokens();
@@ -312,7 +312,7 @@ impl Run {
     /// takes, if it says so. `None` if the prompt was refused before in this round, or cannot be
     /// made shorter: then the refusal is the end of the run.
     pub fn context_refused(&mut self, limit: Option<usize>) -> Option<Event> {
-        if !matches!(self.state, State::CallModel) || self.refused_in == Some(self.round) {
+        if !matches!(self.state, RunState::CallModel) || self.refused_in == Some(self.round) {
             return None;
         }
         self.refused_in = Some(self.round);
@@ -361,7 +361,7 @@ impl Run {
 
     /// Takes the model's answer.
     pub fn model_answered(&mut self, reply: Reply) -> Vec<Event> {
-        if !matches!(self.state, State::CallModel) {
+        if !matches!(self.state, RunState::CallModel) {
             return Vec::new();
         }
         // Both look at the round that was just answered, so they come before the counter moves.
@@ -389,7 +389,7 @@ impl Run {
         self.open_calls(&planned);
         events.extend(planned.iter().flat_map(|call| self.call_events(call)));
         let has_work = planned.iter().any(|planned| planned.action.is_work());
-        self.state = State::CallTools(planned);
+        self.state = RunState::CallTools(planned);
         if !has_work {
             // Nothing to call: the model gets the results at once.
             events.extend(self.tools_answered(Vec::new(), Vec::new()));
@@ -404,11 +404,11 @@ impl Run {
         search_results: Vec<Found>,
         results: Vec<ToolResult>,
     ) -> Vec<Event> {
-        let State::CallTools(planned) = &mut self.state else {
+        let RunState::CallTools(planned) = &mut self.state else {
             return Vec::new();
         };
         let planned = std::mem::take(planned);
-        self.state = State::CallModel;
+        self.state = RunState::CallModel;
         // The searches of one answer are injected together, and before the results, so that each
         // search's answer can name what was loaded and unloaded.
         let injection = self.toolbox.inject(&meta_tools::merged(&search_results));
@@ -479,8 +479,8 @@ impl Run {
 
     /// Ends the run early. Open calls get a result too.
     pub fn cancel(&mut self) -> Vec<Event> {
-        let ended = State::Ended(Outcome::Failed("stopped".into()));
-        let State::CallTools(planned) = std::mem::replace(&mut self.state, ended) else {
+        let ended = RunState::Ended(Outcome::Failed("stopped".into()));
+        let RunState::CallTools(planned) = std::mem::replace(&mut self.state, ended) else {
             return Vec::new();
         };
         let mut events = Vec::new();
@@ -745,7 +745,7 @@ impl Run {
     /// Ends the run with an answer, or asks once more for one that is not empty.
     fn finish(&mut self, text: String, round: Round) {
         if !text.trim().is_empty() {
-            self.state = State::Ended(Outcome::Answered(text));
+            self.state = RunState::Ended(Outcome::Answered(text));
         } else if !self.asked_for_answer
             && round == Round::WithTools
             && self.round + 1 < self.config.max_rounds
@@ -754,7 +754,7 @@ impl Run {
             self.context.push(Message::user(prompt::EMPTY_ANSWER));
         } else {
             let rounds = counted(self.round, "round");
-            self.state = State::Ended(Outcome::Failed(format!(
+            self.state = RunState::Ended(Outcome::Failed(format!(
                 "the model gave no answer in {rounds}; ask more narrowly, raise the limit of rounds, or choose another model"
             )));
         }

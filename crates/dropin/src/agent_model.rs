@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::dialect::{Dialect, Item, content_text};
 use crate::failure::Failure;
 use crate::json::{self, Fields};
-use crate::memory::{ConversationKey, Identity};
+use crate::kept_conversations::{ConversationKey, Identity};
 use toolscout_base::printable::excerpt;
 
 /// The name of the model that is our agent. Another agent of the server is the model

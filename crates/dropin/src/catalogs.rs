@@ -62,9 +62,9 @@ impl Default for CatalogLimits {
 
 /// The lists that are known, and their catalogs. Cheap to clone.
 #[derive(Clone)]
-pub struct RequestCatalogs(Arc<State>);
+pub struct RequestCatalogs(Arc<CatalogCache>);
 
-struct State {
+struct CatalogCache {
     data: DataDir,
     options: Options,
     limits: CatalogLimits,
@@ -96,7 +96,7 @@ impl RequestCatalogs {
     /// The catalogs of this folder, which is created with the first one.
     pub fn new(folder: PathBuf, options: Options, limits: CatalogLimits) -> Self {
         let on_disk = OnDisk::read(&folder.join("catalogs"));
-        RequestCatalogs(Arc::new(State {
+        RequestCatalogs(Arc::new(CatalogCache {
             data: DataDir::new(folder),
             options,
             limits,
@@ -377,7 +377,7 @@ fn bytes_of(list: &Reading) -> usize {
 
 /// A folder that nobody else uses until this is dropped.
 struct FolderInUse<'s> {
-    state: &'s State,
+    state: &'s CatalogCache,
     name: String,
 }
 

@@ -5,10 +5,10 @@ use bytes::Bytes;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use crate::ProxyRequest;
+use crate::DropInRequest;
 use crate::dialect::{Item, Protocol, text_field};
 use crate::json::Fields;
-use crate::memory::{ConversationKey, Identity};
+use crate::kept_conversations::{ConversationKey, Identity};
 
 /// The header by which a client names its conversation.
 pub const HEADER: &str = "x-toolscout-conversation";
@@ -50,7 +50,7 @@ pub struct ConversationNames {
 impl ConversationNames {
     /// The names in a request with these items.
     pub fn of(
-        request: &ProxyRequest,
+        request: &DropInRequest,
         fields: &Fields,
         protocol: &dyn Protocol,
         items: &[Bytes],
@@ -75,7 +75,7 @@ impl ConversationNames {
     }
 }
 
-fn key_of(request: &ProxyRequest, kind: &str, name: &str) -> ConversationKey {
+fn key_of(request: &DropInRequest, kind: &str, name: &str) -> ConversationKey {
     let mut identity = Identity::new(&request.owner, request.dialect.name());
     identity.add(Item::OfClient(format!("{kind}: {name}").into()));
     identity.key()
@@ -126,7 +126,7 @@ fn session_of_metadata(metadata: &Value) -> Option<String> {
 
 /// What the client said before the model said anything.
 fn opening(
-    request: &ProxyRequest,
+    request: &DropInRequest,
     protocol: &dyn Protocol,
     items: &[Bytes],
 ) -> Option<ConversationKey> {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::dialect::Dialect;
 use crate::failure::Failure;
 use crate::json::{self, Fields};
-use crate::{AnswerBody, MAX_ANSWER_BYTES, Planned, Proxy, ProxyAnswer, ProxyRequest, upstream};
+use crate::{AnswerBody, DropIn, DropInAnswer, DropInRequest, MAX_ANSWER_BYTES, Planned, provider};
 use toolscout_finder::finder::toolbox::o200k;
 
 /// Fields that are part of the prompt.
@@ -18,30 +18,30 @@ const BYTES: [&str; 4] = ["data", "image_url", "file_data", "encrypted_content"]
 /// The levels of a request that are looked at; the parser allows no more.
 const MAX_DEPTH: usize = 128;
 
-impl Proxy {
+impl DropIn {
     /// Counts the tokens that the prompt of this request would have, with the tools that the model
     /// would be shown.
     ///
     /// # Errors
     /// Where the provider gives no answer.
-    pub async fn count(&self, request: ProxyRequest) -> Result<ProxyAnswer, Failure> {
+    pub async fn count(&self, request: DropInRequest) -> Result<DropInAnswer, Failure> {
         let request = std::sync::Arc::new(request);
         let body = match self.planned(&request).await? {
             Planned::AsItIs { .. } => request.body.clone(),
             Planned::Searching(mut exchange) => exchange.counted(),
             Planned::Refused { failure, .. } => return Err(failure),
         };
-        let upstream = &self.0.upstream;
-        let mut response = upstream.count(&request, body.clone()).await?;
+        let provider = &self.0.provider;
+        let mut response = provider.count(&request, body.clone()).await?;
         // The providers' own APIs answer these to a path that they do not have.
         if matches!(response.status().as_u16(), 404 | 405 | 501) {
             return counted_here(request.dialect, body).await;
         }
-        let counted = upstream.whole(&mut response, MAX_ANSWER_BYTES).await?;
-        Ok(ProxyAnswer {
+        let counted = provider.whole(&mut response, MAX_ANSWER_BYTES).await?;
+        Ok(DropInAnswer {
             body: AnswerBody::Whole(counted),
             status: response.status().as_u16(),
-            headers: upstream::response_headers(response.headers()),
+            headers: provider::response_headers(response.headers()),
         })
     }
 }
@@ -50,7 +50,7 @@ impl Proxy {
 ///
 /// # Errors
 /// For a body that is no JSON object.
-pub async fn counted_here(dialect: Dialect, body: Bytes) -> Result<ProxyAnswer, Failure> {
+pub async fn counted_here(dialect: Dialect, body: Bytes) -> Result<DropInAnswer, Failure> {
     let counting = tokio::task::spawn_blocking(move || tokens_of(&body));
     let counted = counting.await;
     let counted = counted.map_err(|error| Failure::new(500, "internal", error.to_string()))?;
@@ -65,7 +65,7 @@ pub async fn counted_here(dialect: Dialect, body: Bytes) -> Result<ProxyAnswer, 
     if dialect == Dialect::Responses {
         answer["object"] = "response.input_tokens".into();
     }
-    Ok(ProxyAnswer {
+    Ok(DropInAnswer {
         status: 200,
         headers,
         body: AnswerBody::Whole(json::bytes(&answer)),

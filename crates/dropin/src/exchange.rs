@@ -19,11 +19,11 @@ use crate::failure::Failure;
 use crate::figures::{Figures, Report};
 use crate::found::{Found, Held, held_key};
 use crate::json::{self, Fields};
-use crate::memory::{self, Identity, Remembered};
+use crate::kept_conversations::{self, Identity, Remembered};
 use crate::search_tool::{self, Answer};
 use crate::shown::ShownTools;
 use crate::tool_list::{ToolList, estimated_tokens};
-use crate::{AnswerBody, Proxy, ProxyAnswer, ProxyRequest, is_event_stream, passing, upstream};
+use crate::{AnswerBody, DropIn, DropInAnswer, DropInRequest, is_event_stream, passing, provider};
 use toolscout_base::long_work;
 use toolscout_finder::finder::meta_tools::{self, FindConfig, MoreTools};
 use toolscout_finder::finder::model_names;
@@ -36,8 +36,8 @@ use toolscout_gate::tools::Arguments;
 
 /// A request whose tools are deferred, between two rounds of the model.
 pub struct Exchange {
-    pub proxy: Proxy,
-    pub request: Arc<ProxyRequest>,
+    pub proxy: DropIn,
+    pub request: Arc<DropInRequest>,
     protocol: &'static dyn Protocol,
     fields: Fields,
     list: Arc<ToolList>,
@@ -81,8 +81,8 @@ pub enum Next {
 impl Exchange {
     /// Prepares the first round; `None` for a conversation of a form that is not known.
     pub fn new(
-        proxy: Proxy,
-        request: Arc<ProxyRequest>,
+        proxy: DropIn,
+        request: Arc<DropInRequest>,
         mut fields: Fields,
         list: Arc<ToolList>,
         streams: bool,
@@ -91,7 +91,13 @@ impl Exchange {
         let items = protocol.conversation(&fields)?;
         let mut identity = Identity::new(&request.owner, request.dialect.name());
         let held = Held::take(&proxy, &request, &mut fields, &mut identity);
-        let restored = memory::restore(&proxy.0.memory, protocol, &request.owner, identity, &items);
+        let restored = kept_conversations::restore(
+            &proxy.0.memory,
+            protocol,
+            &request.owner,
+            identity,
+            &items,
+        );
         let names = ConversationNames::of(&request, &fields, protocol, &items);
         let Found {
             mut shown,
@@ -174,7 +180,7 @@ impl Exchange {
     ///
     /// # Errors
     /// Where the provider gives no whole answer.
-    pub async fn answer_whole(&mut self, response: Response) -> Result<ProxyAnswer, Failure> {
+    pub async fn answer_whole(&mut self, response: Response) -> Result<DropInAnswer, Failure> {
         let mut answer = self.protocol.whole(self.view());
         let mut response = response;
         loop {
@@ -191,11 +197,11 @@ impl Exchange {
                 Err(failure) => return Err(self.failed(failure)),
             };
         }
-        let mut headers = upstream::response_headers(response.headers());
+        let mut headers = provider::response_headers(response.headers());
         self.answered();
         self.report.figures.add_to(&mut headers);
         self.report.figures.count(answer.usage());
-        Ok(ProxyAnswer {
+        Ok(DropInAnswer {
             status: response.status().as_u16(),
             headers,
             body: AnswerBody::Whole(long_work::read(self.held.bytes(), || answer.close()).await),
@@ -209,8 +215,8 @@ impl Exchange {
         response: &mut Response,
     ) -> Result<Round, Failure> {
         let begun = Instant::now();
-        let upstream = &self.proxy.0.upstream;
-        let body = upstream.held(response, &mut self.held).await;
+        let provider = &self.proxy.0.provider;
+        let body = provider.held(response, &mut self.held).await;
         self.report.figures.model += begun.elapsed();
         let body = body?;
         let round = long_work::read(body.len(), || answer.take(body)).await?;
@@ -218,9 +224,9 @@ impl Exchange {
     }
 
     /// The provider's refusal, as it comes.
-    pub fn refused(&mut self, response: Response) -> ProxyAnswer {
+    pub fn refused(&mut self, response: Response) -> DropInAnswer {
         self.report.outcome = "refused";
-        passing::answer(&self.proxy.0.upstream, self.request.dialect, response, None)
+        passing::answer(&self.proxy.0.provider, self.request.dialect, response, None)
     }
 
     /// Notes a failure for the log.
@@ -264,8 +270,8 @@ impl Exchange {
         // A sum over the rounds, each of which sends the tools again.
         self.report.figures.tokens_shown += shown_tokens;
         let begun = Instant::now();
-        let upstream = &self.proxy.0.upstream;
-        let sent = upstream.send(&self.request, body, self.streams);
+        let provider = &self.proxy.0.provider;
+        let sent = provider.send(&self.request, body, self.streams);
         let response = sent.await;
         self.report.figures.model += begun.elapsed();
         response
@@ -730,7 +736,7 @@ struct Foreign {
 }
 
 impl Foreign {
-    fn of(request: &ProxyRequest, shown: Vec<(String, ToolId)>) -> Self {
+    fn of(request: &DropInRequest, shown: Vec<(String, ToolId)>) -> Self {
         let mut foreign = Foreign::default();
         for (name, id) in shown {
             let tool = match &request.extra {

@@ -7,7 +7,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use tracing::Span;
 
-use crate::ProxyRequest;
+use crate::DropInRequest;
 use crate::dialect::Dialect;
 use crate::not_deferred::{NotDeferred, Reason};
 use toolscout_base::telemetry::{Metrics, traces};
@@ -154,7 +154,7 @@ pub struct Report {
 
 impl Report {
     /// The report of a request that is not answered yet.
-    pub fn begin(request: &ProxyRequest, metrics: &Arc<Metrics>, figures: Figures) -> Self {
+    pub fn begin(request: &DropInRequest, metrics: &Arc<Metrics>, figures: Figures) -> Self {
         Report {
             figures,
             // Whoever ends the request says how. If nobody does, the client did not wait for it.

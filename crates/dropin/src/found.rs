@@ -7,9 +7,9 @@ use toolscout_index::ToolId;
 use crate::conversation::ConversationNames;
 use crate::dialect::{Dialect, Item};
 use crate::json::{self, Fields};
-use crate::memory::{ConversationKey, Identity, Remembered, Restored};
+use crate::kept_conversations::{ConversationKey, Identity, Remembered, Restored};
 use crate::shown::ShownTools;
-use crate::{Proxy, ProxyRequest};
+use crate::{DropIn, DropInRequest};
 use toolscout_finder::finder::SearchTrail;
 
 /// What was found in a conversation.
@@ -33,7 +33,7 @@ impl Found {
     /// What was found before this request. Where the last answer is not known as the client has it,
     /// what is remembered under the names of the conversation counts.
     pub fn before(
-        proxy: &Proxy,
+        proxy: &DropIn,
         names: &ConversationNames,
         held: &Held,
         restored: &Restored,
@@ -84,8 +84,8 @@ pub struct Held {
 impl Held {
     /// Reads the ids in a request, and puts in those of the provider where the client has others.
     pub fn take(
-        proxy: &Proxy,
-        request: &ProxyRequest,
+        proxy: &DropIn,
+        request: &DropInRequest,
         fields: &mut Fields,
         identity: &mut Identity,
     ) -> Self {

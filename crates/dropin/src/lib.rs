@@ -4,7 +4,7 @@
 //! Of a request with many tools the model sees a few and a search tool. A round in which it
 //! searches is answered here and hidden from the client; everything else passes as it came.
 //!
-//! - [`Proxy::answer`]: answers a request.
+//! - [`DropIn::answer`]: answers a request.
 //! - `dialect`: what differs between the APIs. `exchange` is the loop that all of them share.
 //! - `tool_list` and `catalogs`: the tools of a request, and the catalogs they are found in.
 //! - `memory`: what clients do not see of their conversations, and providers must see again.
@@ -22,13 +22,13 @@ mod dialect;
 mod answer_bounds;
 mod client_search;
 mod figures;
-mod memory;
+mod kept_conversations;
 mod agent_model;
 mod conversation;
 mod found;
 mod tool_list;
 mod catalogs;
-mod upstream;
+mod provider;
 mod counting;
 mod passing;
 mod exchange;
@@ -57,15 +57,15 @@ pub use self::dialect::Dialect;
 pub use self::extra::{CalledTool, ExtraCatalog, ToolCaller};
 pub use self::failure::Failure;
 pub use self::figures::header_names;
-pub use self::memory::ConversationKey;
-pub use self::upstream::{ProviderKey, Upstream, UpstreamConfig};
+pub use self::kept_conversations::ConversationKey;
+pub use self::provider::{Provider, ProviderConfig, ProviderKey};
 
 use self::answer_bounds::AnswerMemory;
 use self::catalogs::RequestCatalogs;
 use self::exchange::{Exchange, First};
 use self::figures::{Figures, Report};
 use self::json::Fields;
-use self::memory::Memory;
+use self::kept_conversations::KeptConversations;
 use self::not_deferred::{NotDeferred, Reason};
 use self::said_once::SaidOnce;
 use self::tool_list::{Deferral, ToolList};
@@ -82,9 +82,9 @@ const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// The settings of a proxy.
 #[derive(Clone, Debug)]
-pub struct ProxyConfig {
+pub struct DropInConfig {
     /// The provider.
-    pub upstream: UpstreamConfig,
+    pub provider: ProviderConfig,
     /// A list of tools with more tokens than this is deferred.
     pub defer_above_tokens: usize,
     /// Most tokens of a client's own tools, as Bash and Read of a coding agent, that stay in view.
@@ -113,11 +113,11 @@ pub struct ProxyConfig {
     pub key_from_client: bool,
 }
 
-impl ProxyConfig {
+impl DropInConfig {
     /// The defaults for a provider.
-    pub fn new(upstream: UpstreamConfig) -> Self {
-        ProxyConfig {
-            upstream,
+    pub fn new(provider: ProviderConfig) -> Self {
+        DropInConfig {
+            provider,
             defer_above_tokens: 8_000,
             own_tools_tokens: 16_000,
             pins: Vec::new(),
@@ -149,7 +149,7 @@ pub enum DeferChoice {
 
 /// A request of a client.
 #[derive(Debug)]
-pub struct ProxyRequest {
+pub struct DropInRequest {
     /// The API it speaks.
     pub dialect: Dialect,
     /// Who sent it: nothing is shared between owners.
@@ -173,7 +173,7 @@ pub struct ProxyRequest {
 }
 
 /// The answer to a request.
-pub struct ProxyAnswer {
+pub struct DropInAnswer {
     /// The HTTP status.
     pub status: u16,
     /// The provider's headers, as far as they are for the client, and figures of ours.
@@ -197,39 +197,39 @@ pub enum AnswerBody {
 /// - Cost: a list of tools is read and indexed once. Answers are remembered within a bound.
 /// - Failure: an error of the provider is its own answer; where there is none, a [`Failure`].
 #[derive(Clone)]
-pub struct Proxy(Arc<ProxyState>);
+pub struct DropIn(Arc<DropInState>);
 
-struct ProxyState {
-    upstream: Upstream,
+struct DropInState {
+    provider: Provider,
     catalogs: RequestCatalogs,
-    memory: Memory,
+    memory: KeptConversations,
     /// The memory for the answers that are being read.
     answers: AnswerMemory,
     /// What the log was told already.
     said: SaidOnce,
     metrics: Arc<Metrics>,
     cpu_pool: CpuPool,
-    config: ProxyConfig,
+    config: DropInConfig,
 }
 
-impl Proxy {
+impl DropIn {
     /// A proxy that keeps its catalogs in this folder, searched with these embedders, which should
     /// take no time, on the threads of `cpu_pool`.
     ///
     /// # Errors
     /// For a base URL that cannot be used.
     pub fn new(
-        config: ProxyConfig,
+        config: DropInConfig,
         folder: PathBuf,
         options: Options,
         metrics: Arc<Metrics>,
         cpu_pool: CpuPool,
     ) -> Result<Self, LlmError> {
-        Ok(Proxy(Arc::new(ProxyState {
-            upstream: Upstream::new(config.upstream.clone())?,
+        Ok(DropIn(Arc::new(DropInState {
+            provider: Provider::new(config.provider.clone())?,
             catalogs: RequestCatalogs::new(folder, options, config.catalogs),
             answers: AnswerMemory::new(config.answers),
-            memory: Memory::new(config.remembered_entries, config.remembered_bytes),
+            memory: KeptConversations::new(config.remembered_entries, config.remembered_bytes),
             said: SaidOnce::default(),
             metrics,
             cpu_pool,
@@ -238,7 +238,7 @@ impl Proxy {
     }
 
     /// Its settings.
-    pub fn config(&self) -> &ProxyConfig {
+    pub fn config(&self) -> &DropInConfig {
         &self.0.config
     }
 
@@ -246,7 +246,7 @@ impl Proxy {
     pub fn keyless_providers(&self) -> Vec<String> {
         match self.0.config.key_from_client {
             true => Vec::new(),
-            false => self.0.upstream.keyless_addresses(),
+            false => self.0.provider.keyless_addresses(),
         }
     }
 
@@ -255,7 +255,7 @@ impl Proxy {
     ///
     /// # Errors
     /// Where the provider gives no answer.
-    pub async fn answer(&self, request: ProxyRequest) -> Result<ProxyAnswer, Failure> {
+    pub async fn answer(&self, request: DropInRequest) -> Result<DropInAnswer, Failure> {
         let request = Arc::new(request);
         match self.planned(&request).await? {
             Planned::AsItIs { streams, why } => self.pass_through(&request, streams, why).await,
@@ -282,18 +282,18 @@ impl Proxy {
         dialect: Dialect,
         headers: &HeaderMap,
         key: &ProviderKey,
-    ) -> Result<ProxyAnswer, Failure> {
-        let mut response = self.0.upstream.models(dialect, headers, key).await?;
-        let body = self.0.upstream.whole(&mut response, MAX_ANSWER_BYTES);
-        Ok(ProxyAnswer {
+    ) -> Result<DropInAnswer, Failure> {
+        let mut response = self.0.provider.models(dialect, headers, key).await?;
+        let body = self.0.provider.whole(&mut response, MAX_ANSWER_BYTES);
+        Ok(DropInAnswer {
             body: AnswerBody::Whole(body.await?),
             status: response.status().as_u16(),
-            headers: upstream::response_headers(response.headers()),
+            headers: provider::response_headers(response.headers()),
         })
     }
 
     /// What is done with a request. A long one is read off the async threads.
-    async fn planned(&self, request: &Arc<ProxyRequest>) -> Result<Planned, Failure> {
+    async fn planned(&self, request: &Arc<DropInRequest>) -> Result<Planned, Failure> {
         // The way to another thread takes longer than reading a short body.
         if request.body.len() < LARGE_BODY_BYTES {
             return Ok(self.plan(request));
@@ -305,7 +305,7 @@ impl Proxy {
     }
 
     /// What is done with a request.
-    fn plan(&self, request: &Arc<ProxyRequest>) -> Planned {
+    fn plan(&self, request: &Arc<DropInRequest>) -> Planned {
         let Some(fields) = Fields::read(&request.body) else {
             return Planned::AsItIs {
                 streams: false,
@@ -336,7 +336,7 @@ impl Proxy {
     /// The tools of a request, of which some are deferred; else why none is.
     fn deferred_list(
         &self,
-        request: &ProxyRequest,
+        request: &DropInRequest,
         fields: &Fields,
     ) -> Result<Arc<ToolList>, NotDeferred> {
         let tools = fields.get("tools").ok_or(Reason::NoTools.with_tools(0))?;
@@ -404,17 +404,17 @@ impl Proxy {
     /// Sends a request as it came, and its answer as it comes.
     async fn pass_through(
         &self,
-        request: &ProxyRequest,
+        request: &DropInRequest,
         streams: bool,
         why: NotDeferred,
-    ) -> Result<ProxyAnswer, Failure> {
+    ) -> Result<DropInAnswer, Failure> {
         let mut report = self.report(request, Figures::begin_passing(why));
-        let upstream = &self.0.upstream;
-        let sent = upstream.send(request, request.body.clone(), streams).await;
+        let provider = &self.0.provider;
+        let sent = provider.send(request, request.body.clone(), streams).await;
         report.figures.model = report.figures.elapsed();
         match sent {
             Ok(response) => Ok(passing::answer(
-                upstream,
+                provider,
                 request.dialect,
                 response,
                 Some(report),
@@ -426,13 +426,13 @@ impl Proxy {
         }
     }
 
-    fn report(&self, request: &ProxyRequest, figures: Figures) -> Report {
+    fn report(&self, request: &DropInRequest, figures: Figures) -> Report {
         Report::begin(request, &self.0.metrics, figures)
     }
 }
 
 /// Answers a request whose model searches.
-async fn searching(mut exchange: Box<Exchange>) -> Result<ProxyAnswer, Failure> {
+async fn searching(mut exchange: Box<Exchange>) -> Result<DropInAnswer, Failure> {
     match exchange.begin().await? {
         First::Streamed(response) => streaming::answer(exchange, response).await,
         First::Whole(response) => exchange.answer_whole(response).await,

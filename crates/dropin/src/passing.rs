@@ -9,21 +9,21 @@ use reqwest::Response;
 use crate::dialect::Dialect;
 use crate::failure::Failure;
 use crate::figures::Report;
-use crate::upstream::{self, Upstream};
-use crate::{AnswerBody, ProxyAnswer, is_event_stream};
+use crate::provider::{self, Provider};
+use crate::{AnswerBody, DropInAnswer, is_event_stream};
 
 /// An answer as it comes. A stream that is cut off ends with an error that clients understand.
 /// `report` is told how it ended, where it belongs to this answer alone.
 pub fn answer(
-    upstream: &Upstream,
+    provider: &Provider,
     dialect: Dialect,
     response: Response,
     report: Option<Report>,
-) -> ProxyAnswer {
+) -> DropInAnswer {
     let status = response.status().as_u16();
-    let headers = upstream::response_headers(response.headers());
+    let headers = provider::response_headers(response.headers());
     let passing = Passing {
-        upstream: upstream.clone(),
+        provider: provider.clone(),
         dialect,
         is_refusal: !response.status().is_success(),
         is_events: is_event_stream(&response),
@@ -34,7 +34,7 @@ pub fn answer(
         let next = passing.next().await?;
         Some((next, passing))
     });
-    ProxyAnswer {
+    DropInAnswer {
         status,
         headers,
         body: AnswerBody::Stream(chunks.boxed()),
@@ -42,7 +42,7 @@ pub fn answer(
 }
 
 struct Passing {
-    upstream: Upstream,
+    provider: Provider,
     dialect: Dialect,
     is_refusal: bool,
     is_events: bool,
@@ -55,7 +55,7 @@ impl Passing {
     async fn next(&mut self) -> Option<Result<Bytes, Failure>> {
         let response = self.response.as_mut()?;
         let begun = Instant::now();
-        let chunk = self.upstream.chunk(response).await;
+        let chunk = self.provider.chunk(response).await;
         if let Some(report) = &mut self.report {
             report.figures.model += begun.elapsed();
         }

@@ -12,7 +12,7 @@ use crate::dialect::StreamedAnswer;
 use crate::exchange::{Exchange, Next};
 use crate::failure::Failure;
 use crate::sse::{Frame, Frames, Overlong};
-use crate::{AnswerBody, ProxyAnswer, is_event_stream, upstream};
+use crate::{AnswerBody, DropInAnswer, is_event_stream, provider};
 use toolscout_base::long_work;
 
 /// How long a connection whose answer has ended may take to say so.
@@ -25,9 +25,9 @@ const MAX_REFUSAL_BYTES: usize = 1 << 20;
 ///
 /// # Errors
 /// As described.
-pub async fn answer(exchange: Box<Exchange>, response: Response) -> Result<ProxyAnswer, Failure> {
+pub async fn answer(exchange: Box<Exchange>, response: Response) -> Result<DropInAnswer, Failure> {
     let status = response.status().as_u16();
-    let headers = upstream::response_headers(response.headers());
+    let headers = provider::response_headers(response.headers());
     let mut rounds = Rounds {
         answer: exchange.protocol().streamed(exchange.view()),
         exchange,
@@ -44,7 +44,7 @@ pub async fn answer(exchange: Box<Exchange>, response: Response) -> Result<Proxy
                 let next = rounds.next_or_error_event().await?;
                 Some((Ok(next), rounds))
             });
-            Ok(ProxyAnswer {
+            Ok(DropInAnswer {
                 status,
                 headers,
                 body: AnswerBody::Stream(first.chain(rest).boxed()),
@@ -120,8 +120,8 @@ impl Rounds {
             return Ok(());
         };
         let begun = Instant::now();
-        let upstream = &self.exchange.proxy.0.upstream;
-        let chunk = upstream.chunk(response).await;
+        let provider = &self.exchange.proxy.0.provider;
+        let chunk = provider.chunk(response).await;
         self.exchange.report.figures.model += begun.elapsed();
         match chunk? {
             Some(bytes) => {
@@ -207,8 +207,8 @@ impl Rounds {
     /// A refusal of a later round, for a client that already has part of the answer.
     async fn reported(&mut self, mut response: Response) -> Failure {
         let status = response.status().as_u16();
-        let upstream = &self.exchange.proxy.0.upstream;
-        let body = upstream.whole(&mut response, MAX_REFUSAL_BYTES).await;
+        let provider = &self.exchange.proxy.0.provider;
+        let body = provider.whole(&mut response, MAX_REFUSAL_BYTES).await;
         // A refusal that cannot be read is told by its status.
         let body: Value = serde_json::from_slice(&body.unwrap_or_default()).unwrap_or_default();
         let message = body.pointer("/error/message").and_then(Value::as_str);

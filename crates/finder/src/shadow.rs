@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use toolscout_base::config::{EndpointSettings, RankerChange, ShadowChanges, ShadowSettings};
-use toolscout_gate::usage::UsageStore;
+use toolscout_gate::usage::UsageDatabase;
 use toolscout_gate::usage::shadow::{Identity, Shadow};
 use toolscout_index::{Catalog, Memory, Options, OwnerWords, Searcher};
 
@@ -153,7 +153,7 @@ pub fn start(
     surroundings: Box<dyn Surroundings>,
 ) -> io::Result<Shadow> {
     let (shadow, events) = Shadow::new(plan.identity.clone(), default_catalog);
-    let store = UsageStore::open(data).map_err(io::Error::other)?;
+    let store = UsageDatabase::open(data).map_err(io::Error::other)?;
     let worker = worker::Worker::new(shadow.clone(), store, data, plan, surroundings);
     let thread = std::thread::Builder::new().name("shadow".into());
     thread.spawn(move || worker.run(&events))?;

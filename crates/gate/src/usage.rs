@@ -1,7 +1,7 @@
 //! The use of tools: which ones searches show, which ones models load and call, and with what success.
 //!
 //! Whoever answers a search or makes a call hands a small [event](SearchUse) to a [`Recorder`]. A
-//! thread adds events up by tool and day, and writes the sums to a [database](UsageStore) in the data
+//! thread adds events up by tool and day, and writes the sums to a [database](UsageDatabase) in the data
 //! directory. No event has the arguments or the result of a call in full. The texts of requests are
 //! stored only if the settings say so, and only of requests that no tool served ([`missed`]).
 
@@ -12,7 +12,7 @@ pub mod missed;
 mod queue;
 pub mod report;
 pub mod shadow;
-mod store;
+mod database;
 mod writer;
 
 use std::path::Path;
@@ -34,10 +34,10 @@ use queue::{Sender, bounded};
 use shadow::{ComparedSearch, Shadow};
 use writer::{Message, Writer};
 
+pub use database::{CallerDay, FILE_NAME, OTHERS, Recorded, UsageDatabase, UsageError};
 pub use event::{CallUse, Origin, Place, SearchUse};
 pub use figures::{CallerFigures, CallerKey, ToolFigures};
 pub use queue::Receiver;
-pub use store::{CallerDay, FILE_NAME, OTHERS, Recorded, UsageError, UsageStore};
 
 /// Events that wait for the thread; more are dropped and counted.
 const MAX_WAITING: usize = 4_096;
@@ -113,7 +113,7 @@ impl Recorder {
         settings: &UsageSettings,
     ) -> Result<Sender<Message>, String> {
         let now_ms = unix_ms(SystemTime::now());
-        let store = UsageStore::open(data).map_err(|error| error.to_string())?;
+        let store = UsageDatabase::open(data).map_err(|error| error.to_string())?;
         let (catalog, dropped) = (default_catalog.to_owned(), Arc::clone(&self.dropped));
         let writer = Writer::new(store, catalog, settings.keep_days(), now_ms, dropped);
         let (queue, messages) = bounded(MAX_WAITING);
@@ -335,7 +335,9 @@ mod tests {
         let recorder = start();
         recorder.called(call("s/a", None));
         recorder.flush();
-        let store = UsageStore::open_existing(folder.path()).unwrap().unwrap();
+        let store = UsageDatabase::open_existing(folder.path())
+            .unwrap()
+            .unwrap();
         let tools = store.tools("main", 0).unwrap();
         let a = &tools["s/a"];
         assert_eq!((a.searches, a.first, a.places, a.injections), (1, 1, 1, 1));
@@ -373,7 +375,7 @@ mod tests {
                 recorder.searched(search);
             }
             recorder.flush();
-            let store = UsageStore::open(folder.path()).unwrap();
+            let store = UsageDatabase::open(folder.path()).unwrap();
             assert_eq!(store.missed("main", 0).unwrap().len(), expected / 2);
             recorder.end();
             assert_eq!(store.missed("main", 0).unwrap().len(), expected);
@@ -411,7 +413,7 @@ mod tests {
         recorder.called(call("s/a", None));
         recorder.forget("main");
         recorder.flush();
-        let store = UsageStore::open(folder.path()).unwrap();
+        let store = UsageDatabase::open(folder.path()).unwrap();
         assert!(store.tools("main", 0).unwrap().is_empty());
         let today = day_of(unix_ms(SystemTime::now()));
         assert!(store.recorded(today - 1).unwrap().since.is_some());

@@ -18,7 +18,7 @@ pub mod lines;
 pub mod login;
 mod authorized;
 pub mod outcome;
-pub mod registry;
+pub mod server_json;
 pub mod review;
 pub mod sink;
 mod sse;

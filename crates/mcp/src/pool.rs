@@ -96,7 +96,7 @@ struct Server {
     config: ServerConfig,
     limits: Limits,
     on_change: OnChange,
-    state: watch::Sender<State>,
+    state: watch::Sender<ServerState>,
     /// Tools that must not be called, with the reason.
     blocked: Mutex<BTreeMap<ToolId, String>>,
     /// Notified when a call failed in a way that may mean a lost connection.
@@ -125,7 +125,7 @@ struct Progress {
 
 /// The state of one server's connection.
 #[derive(Clone)]
-enum State {
+enum ServerState {
     /// No attempt has ended yet.
     New,
     /// Its tools are in the catalog and can be called.
@@ -251,7 +251,9 @@ impl Pool {
         let settling = async {
             for server in self.shared.servers.values() {
                 let mut state = server.state.subscribe();
-                let _ = state.wait_for(|state| !matches!(state, State::New)).await;
+                let _ = state
+                    .wait_for(|state| !matches!(state, ServerState::New))
+                    .await;
             }
         };
         let _ = timeout(patience, settling).await;
@@ -339,9 +341,9 @@ impl Pool {
         let mut asked = Vec::new();
         for (name, server) in &self.shared.servers {
             let connection = match &*server.state.borrow() {
-                State::Ready(connection) => Some(Arc::clone(connection)),
-                State::Idle | State::Waking => None,
-                State::New | State::Down { .. } => continue,
+                ServerState::Ready(connection) => Some(Arc::clone(connection)),
+                ServerState::Idle | ServerState::Waking => None,
+                ServerState::New | ServerState::Down { .. } => continue,
             };
             if is_wanted(name) {
                 asked.push(async move {
@@ -482,7 +484,7 @@ impl Server {
     fn new(config: ServerConfig, on_change: OnChange, limits: Limits) -> Self {
         let limits = config.limits(limits);
         let calls = Semaphore::new(limits.calls_at_once);
-        let (state, _) = watch::channel(State::New);
+        let (state, _) = watch::channel(ServerState::New);
         Server {
             config,
             limits,
@@ -504,21 +506,21 @@ impl Server {
 
     fn connection_state(&self) -> ConnectionState {
         match &*self.state.borrow() {
-            State::Ready(_) => ConnectionState::Connected,
-            State::New | State::Waking => ConnectionState::Connecting,
-            State::Idle => ConnectionState::Idle,
-            State::Down {
+            ServerState::Ready(_) => ConnectionState::Connected,
+            ServerState::New | ServerState::Waking => ConnectionState::Connecting,
+            ServerState::Idle => ConnectionState::Idle,
+            ServerState::Down {
                 needs_login: true, ..
             } => ConnectionState::NeedsLogin,
-            State::Down { .. } => ConnectionState::Reconnecting,
+            ServerState::Down { .. } => ConnectionState::Reconnecting,
         }
     }
 
     fn unavailable(&self) -> Option<String> {
         match &*self.state.borrow() {
-            State::Ready(_) | State::Idle | State::Waking => None,
-            State::New => Some("it is still being connected".into()),
-            State::Down { reason, .. } => Some(reason.clone()),
+            ServerState::Ready(_) | ServerState::Idle | ServerState::Waking => None,
+            ServerState::New => Some("it is still being connected".into()),
+            ServerState::Down { reason, .. } => Some(reason.clone()),
         }
     }
 
@@ -564,27 +566,31 @@ impl Server {
         let mut state = self.state.subscribe();
         // A server that is down for long fails at once: the wait is for a restart that takes a
         // moment.
-        let is_started = matches!(&*state.borrow(), State::Idle | State::Waking);
+        let is_started = matches!(&*state.borrow(), ServerState::Idle | ServerState::Waking);
         if is_started {
             self.wanted.notify_one();
         }
         let patience = match &*state.borrow() {
-            State::Ready(connection) if connection.is_alive() => return Ok(Arc::clone(connection)),
-            State::New | State::Idle | State::Waking => self.limits.connect,
-            State::Ready(_) => self.limits.call_patience,
+            ServerState::Ready(connection) if connection.is_alive() => {
+                return Ok(Arc::clone(connection));
+            }
+            ServerState::New | ServerState::Idle | ServerState::Waking => self.limits.connect,
+            ServerState::Ready(_) => self.limits.call_patience,
             // A person takes longer than a call can wait.
-            State::Down {
+            ServerState::Down {
                 needs_login: true, ..
             } => Duration::ZERO,
-            State::Down { since, .. } => self.limits.call_patience.saturating_sub(since.elapsed()),
+            ServerState::Down { since, .. } => {
+                self.limits.call_patience.saturating_sub(since.elapsed())
+            }
         };
-        let is_ready =
-            |state: &State| matches!(state, State::Ready(connection) if connection.is_alive());
+        let is_ready = |state: &ServerState| matches!(state, ServerState::Ready(connection) if connection.is_alive());
         // What cannot be started is told at once.
-        let is_decided =
-            |state: &State| is_ready(state) || (is_started && matches!(state, State::Down { .. }));
+        let is_decided = |state: &ServerState| {
+            is_ready(state) || (is_started && matches!(state, ServerState::Down { .. }))
+        };
         if let Ok(Ok(state)) = timeout(patience, state.wait_for(is_decided)).await
-            && let State::Ready(connection) = &*state
+            && let ServerState::Ready(connection) = &*state
         {
             return Ok(Arc::clone(connection));
         }
@@ -725,7 +731,7 @@ impl ConnectionTask {
             }
             self.down_since_now();
             // Tools stay in the catalog: they can be found, and a call says why it is not made.
-            self.server.state.send_replace(State::Down {
+            self.server.state.send_replace(ServerState::Down {
                 reason,
                 since: Instant::now(),
                 needs_login,
@@ -764,13 +770,13 @@ impl ConnectionTask {
         let server = &self.server;
         let offers = connection.offers().await;
         *server.kept_offers.lock() = offers;
-        server.state.send_replace(State::Idle);
+        server.state.send_replace(ServerState::Idle);
         // A call notes that it uses the server before it looks at the state. So it is seen here, or it
         // sees that the server is stopped.
         if server.unused_for() < server.limits.idle_stop {
             server
                 .state
-                .send_replace(State::Ready(Arc::clone(connection)));
+                .send_replace(ServerState::Ready(Arc::clone(connection)));
             return None;
         }
         tracing::info!(
@@ -800,7 +806,7 @@ impl ConnectionTask {
                 }
             } => {}
         }
-        server.state.send_replace(State::Waking);
+        server.state.send_replace(ServerState::Waking);
     }
 
     /// Returns once somebody has logged in or out, if that is waited for.
@@ -889,14 +895,14 @@ impl ConnectionTask {
 
     fn ready(&self, connection: &Arc<Connection>) {
         self.server.state.send_if_modified(|state| {
-            if matches!(state, State::Ready(_)) {
+            if matches!(state, ServerState::Ready(_)) {
                 return false;
             }
             tracing::info!(server = self.name(), "MCP server is connected");
             // Starting it took time in which nobody could call it.
             self.server.used();
             self.server.progress.lock().since = SystemTime::now();
-            *state = State::Ready(Arc::clone(connection));
+            *state = ServerState::Ready(Arc::clone(connection));
             true
         });
     }

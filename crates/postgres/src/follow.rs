@@ -10,7 +10,7 @@ use super::enrichments::Enriched;
 use super::error::StoreError;
 use super::hub::FollowedCatalog;
 use super::read::{Part, Since, ToolsOf};
-use super::row::State;
+use super::row::StoredGeneration;
 use toolscout_state::catalog_writer::{CatalogStore, Change, WriteError, Written};
 use toolscout_state::shared::{StoredCatalog, is_without_tools, source_of_copy};
 
@@ -120,8 +120,8 @@ impl FollowingStore {
     }
 }
 
-fn state_of(followed: &Followed) -> State {
-    State {
+fn state_of(followed: &Followed) -> StoredGeneration {
+    StoredGeneration {
         generation: followed.generation,
         mark: followed.mark,
     }

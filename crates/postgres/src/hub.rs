@@ -15,7 +15,7 @@ use toolscout_index::{Catalog, Searcher};
 
 use super::error::StoreError;
 use super::followed_memory::FollowedMemory;
-use super::row::State;
+use super::row::StoredGeneration;
 use super::{CONNECT_LIMIT, PostgresStore, within};
 use toolscout_state::catalog_writer::Waker;
 use toolscout_state::shared::Lag;
@@ -52,7 +52,7 @@ pub struct FollowedCatalog {
     /// Its identity, the cluster's included.
     pub source: String,
     /// What this node has.
-    state: Mutex<Option<State>>,
+    state: Mutex<Option<StoredGeneration>>,
     /// What the store has, as far as this node knows.
     head: AtomicU64,
     /// True from when the store told of another state until it was asked for it.
@@ -68,7 +68,11 @@ pub struct FollowedCatalog {
 }
 
 impl FollowedCatalog {
-    pub(super) fn new(stored: &StoredCatalog, state: Option<State>, catalog: Catalog) -> Arc<Self> {
+    pub(super) fn new(
+        stored: &StoredCatalog,
+        state: Option<StoredGeneration>,
+        catalog: Catalog,
+    ) -> Arc<Self> {
         Arc::new(FollowedCatalog {
             id: stored.id,
             source: stored.source.clone(),
@@ -143,7 +147,7 @@ impl FollowedCatalog {
         self.is_told.store(is_told, Ordering::Release);
     }
 
-    pub(super) fn set_state(&self, state: State) {
+    pub(super) fn set_state(&self, state: StoredGeneration) {
         *self.state.lock() = Some(state);
         self.head.store(state.generation, Ordering::Release);
     }
@@ -170,7 +174,7 @@ impl FollowedCatalog {
 struct Head {
     id: i64,
     name: String,
-    state: State,
+    state: StoredGeneration,
     is_pushed_down: bool,
 }
 
@@ -549,7 +553,7 @@ impl PostgresStore {
             heads.catalogs.push(Head {
                 id,
                 name: row.try_get("name")?,
-                state: State {
+                state: StoredGeneration {
                     generation: generation as u64,
                     mark: mark as u64,
                 },

@@ -8,7 +8,7 @@ use toolscout_index::{OwnerWords, Ranker, Settings, Tool, ToolId};
 use super::catalogs::source;
 use super::enrichments::{Enriched, EnrichmentPage};
 use super::error::StoreError;
-use super::row::{State, parse_owner_words, parse_settings, tool, tool_id, unsigned};
+use super::row::{StoredGeneration, parse_owner_words, parse_settings, tool, tool_id, unsigned};
 use super::{BEGIN_READING, PostgresStore, READ_LIMIT, within};
 
 /// Tools in a page.
@@ -36,7 +36,7 @@ pub enum Part {
 /// Where a node is.
 pub struct Since {
     /// It has everything up to this generation of this mark; `None` for nothing at all.
-    pub state: Option<State>,
+    pub state: Option<StoredGeneration>,
     /// What it wants at least.
     pub least: u64,
     /// Tells the ranker whether it changed or not: the node's file may be an older one.
@@ -59,7 +59,7 @@ pub enum ToolsOf {
 /// What a node has once it has applied everything.
 #[derive(Clone, Copy, Debug)]
 pub struct Reached {
-    pub state: State,
+    pub state: StoredGeneration,
     /// True where tools are looked for in the store, and were not told of.
     pub is_pushed_down: bool,
     /// How many tools the catalog has.
@@ -211,7 +211,7 @@ fn is_after(changed: u64, known: Option<u64>) -> bool {
 /// The catalog's own row.
 struct Head {
     source: String,
-    state: State,
+    state: StoredGeneration,
     /// Whether what the node has is a state of this catalog that is remembered.
     is_known: bool,
     settings: Option<String>,
@@ -252,7 +252,7 @@ async fn head(
         return Ok(None);
     };
     let (cluster, identity): (String, String) = (row.try_get("cluster")?, row.try_get("identity")?);
-    let state = State {
+    let state = StoredGeneration {
         generation: unsigned(&row, "generation")?,
         mark: unsigned(&row, "mark")?,
     };

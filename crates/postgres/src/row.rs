@@ -10,7 +10,7 @@ use super::error::StoreError;
 
 /// A generation of a catalog, and which one of that number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State {
+pub struct StoredGeneration {
     pub generation: u64,
     pub mark: u64,
 }

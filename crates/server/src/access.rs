@@ -19,7 +19,7 @@ use toolscout_index::memory::Source;
 use super::error::{self, ApiError, ApiResult, store_unavailable};
 use super::extract::Path;
 use super::key_watch::{KeyWatch, RequestKey};
-use super::registry::{OpenCatalog, Registry};
+use super::served::{OpenCatalog, ServedCatalogs};
 use super::threads::blocking;
 use toolscout_base::principal::OwnerScope;
 use toolscout_gate::usage::{Origin, Place};
@@ -38,7 +38,7 @@ pub struct Access {
     key_watch: KeyWatch,
     /// One permit for each key that the store is asked for.
     lookups: Semaphore,
-    catalogs: Arc<Registry>,
+    catalogs: Arc<ServedCatalogs>,
     default_catalog: String,
     ready: AtomicBool,
 }
@@ -48,7 +48,7 @@ impl Access {
     pub fn new(
         keys: KeyStore,
         key_watch: KeyWatch,
-        catalogs: Arc<Registry>,
+        catalogs: Arc<ServedCatalogs>,
         default_catalog: String,
     ) -> Self {
         Access {

@@ -15,7 +15,7 @@ use super::App;
 use super::access::{Grant, Reading};
 use super::error::ApiResult;
 use super::extract::Json;
-use super::registry::{OpenCatalog, ServedSnapshots};
+use super::served::{OpenCatalog, ServedSnapshots};
 use super::tools::find_tool;
 use toolscout_agent::AgentConfig;
 use toolscout_finder::finder::snapshot::SnapshotSource as _;

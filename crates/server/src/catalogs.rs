@@ -15,7 +15,7 @@ use super::access::{Grant, Reading, Writing};
 use super::error::{ApiError, ApiResult, ErrorType};
 use super::extract::{self, Json, Path, QueryString};
 use super::paging;
-use super::registry::{Created, OpenCatalog};
+use super::served::{Created, OpenCatalog};
 use super::settings::CatalogSettings;
 use toolscout_state::shared::PushedStats;
 

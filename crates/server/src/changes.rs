@@ -13,7 +13,7 @@ use super::access::{Grant, Reading, Writing};
 use super::error::{ApiError, ApiResult};
 use super::extract::{self, Json, QueryString};
 use super::paging;
-use super::registry::OpenCatalog;
+use super::served::OpenCatalog;
 use super::threads::blocking;
 use super::wire::ToolBody;
 use toolscout_mcp::changes::BLOCKED_BY_PERSON;

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use super::access::Reading;
 use super::error::{ApiError, ApiResult};
 use super::extract::{Json, Path};
-use super::registry::OpenCatalog;
+use super::served::OpenCatalog;
 use super::tools::{ItemPath, find_tool};
 use toolscout_base::cpu_pool::CpuPool;
 

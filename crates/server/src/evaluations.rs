@@ -6,7 +6,7 @@ mod page;
 mod report;
 mod run;
 mod sent;
-mod store;
+mod files;
 mod wire;
 
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use super::App;
 use super::access::{Grant, Reading, Writing};
 use super::error::{ApiError, ApiResult};
 use super::extract::{Json, Path, QueryString};
-use super::registry::OpenCatalog;
+use super::served::OpenCatalog;
 use super::tasks;
 use super::threads::blocking;
 use compare::Against;
+use files::{Evaluated, EvaluationFiles};
 use run::Plan;
-use store::{Evaluated, Store};
 use toolscout_eval::dataset::pasted;
 use toolscout_eval::metrics::default_depths;
 use toolscout_eval::report::{FORMAT, ReportFile};
@@ -82,7 +82,7 @@ impl Evaluations {
     /// Stores an evaluation. Blocks.
     fn keep(&self, catalog: &OpenCatalog, evaluated: &Evaluated) -> ApiResult<()> {
         let _writing = self.writing.lock();
-        Store::of(catalog).keep(evaluated)
+        EvaluationFiles::of(catalog).keep(evaluated)
     }
 }
 
@@ -106,7 +106,7 @@ pub async fn list(
 ) -> ApiResult<Json<EvaluationList>> {
     let list = app.cpu_pool.run(move || {
         Ok(Json(EvaluationList {
-            evaluations: Store::of(&catalog).list()?,
+            evaluations: EvaluationFiles::of(&catalog).list()?,
             current_generation: catalog.searcher().generation(),
         }))
     });
@@ -193,7 +193,7 @@ pub async fn show(
     QueryString(AgainstParams { against }): QueryString<AgainstParams>,
 ) -> ApiResult<Json<EvaluationBody>> {
     let body = app.cpu_pool.run(move || {
-        let store = Store::of(&catalog);
+        let store = EvaluationFiles::of(&catalog);
         let evaluated = store.load(&id)?;
         let against = Against::find(&store, &evaluated, against.as_deref())?;
         Ok(EvaluationBody {
@@ -223,7 +223,7 @@ pub async fn report(
 ) -> ApiResult<Response> {
     let format = params.format.unwrap_or_default();
     let response = app.cpu_pool.run(move || {
-        let report = report::of(&Store::of(&catalog).load(&id)?, &catalog.name)?;
+        let report = report::of(&EvaluationFiles::of(&catalog).load(&id)?, &catalog.name)?;
         Ok(match format {
             ReportFormat::Json => Json(ReportFile {
                 format: FORMAT,
@@ -250,7 +250,7 @@ pub async fn queries(
     QueryString(params): QueryString<QueriesParams>,
 ) -> ApiResult<Json<QueryPage>> {
     let page = app.cpu_pool.run(move || {
-        let store = Store::of(&catalog);
+        let store = EvaluationFiles::of(&catalog);
         let evaluated = store.load(&id)?;
         let against = Against::find(&store, &evaluated, params.against.as_deref())?;
         page::page(&evaluated, &against, &params)
@@ -269,7 +269,9 @@ pub async fn delete(
     State(app): State<App>,
     Path(EvaluationPath { id, .. }): Path<EvaluationPath>,
 ) -> ApiResult<StatusCode> {
-    let deleted = app.cpu_pool.run(move || Store::of(&catalog).delete(&id));
+    let deleted = app
+        .cpu_pool
+        .run(move || EvaluationFiles::of(&catalog).delete(&id));
     deleted.await??;
     Ok(StatusCode::NO_CONTENT)
 }

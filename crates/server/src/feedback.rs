@@ -16,7 +16,7 @@ use super::App;
 use super::access::{Grant, Reading};
 use super::error::{ApiError, ApiResult};
 use super::extract::Json;
-use super::registry::OpenCatalog;
+use super::served::OpenCatalog;
 use super::tools::find_tool;
 use toolscout_gate::usage::Place;
 use toolscout_state::feedback::{

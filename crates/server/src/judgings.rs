@@ -1,7 +1,7 @@
 //! Judgings: people grade the pooled hits of queries, one query after the other. What each judge said is kept
 //! beside the catalog, exported as judged queries, and compared with what another judge said.
 
-mod store;
+mod files;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,9 +20,9 @@ use super::access::{Grant, Reading, Writing};
 use super::error::{ApiError, ApiResult};
 use super::evaluations::{check_name, invalid_queries, searched};
 use super::extract::{Json, Path, QueryString};
-use super::registry::OpenCatalog;
+use super::served::OpenCatalog;
 use super::threads::blocking;
-use store::{Judged, Judgement, QueryToJudge, Store};
+use files::{Judged, Judgement, JudgingFiles, QueryToJudge};
 use toolscout_base::clock::unix_ms;
 use toolscout_base::cpu_pool::CpuPool;
 use toolscout_eval::dataset::pasted::{self, PastedQuery};
@@ -79,7 +79,7 @@ pub struct PooledPath {
     responses((status = 200, body = JudgingList, description = "The judgings"))
 )]
 pub async fn list(Reading(catalog): Reading) -> ApiResult<Json<JudgingList>> {
-    let judgings = blocking(move || Store::of(&catalog).list()).await??;
+    let judgings = blocking(move || JudgingFiles::of(&catalog).list()).await??;
     Ok(Json(JudgingList { judgings }))
 }
 
@@ -108,7 +108,7 @@ pub async fn begin(
     let body = judged.body();
     blocking(move || {
         let _writing = judgings.writing.lock();
-        Store::of(&catalog).begin(&judged)
+        JudgingFiles::of(&catalog).begin(&judged)
     })
     .await??;
     Ok((StatusCode::CREATED, Json(body)).into_response())
@@ -124,7 +124,7 @@ pub async fn show(
     Reading(catalog): Reading,
     Path(JudgingPath { id, .. }): Path<JudgingPath>,
 ) -> ApiResult<Json<Judging>> {
-    let judged = blocking(move || Store::of(&catalog).load(&id)).await??;
+    let judged = blocking(move || JudgingFiles::of(&catalog).load(&id)).await??;
     Ok(Json(judged.body()))
 }
 
@@ -141,7 +141,7 @@ pub async fn delete(
 ) -> ApiResult<StatusCode> {
     let deleted = blocking(move || {
         let _writing = judgings.writing.lock();
-        Store::of(&catalog).delete(&id)
+        JudgingFiles::of(&catalog).delete(&id)
     });
     deleted.await??;
     Ok(StatusCode::NO_CONTENT)
@@ -161,7 +161,7 @@ pub async fn pooled(
 ) -> ApiResult<Json<PooledQuery>> {
     let pooled = cpu_pool.run(move || {
         let searcher = searched(&catalog)?;
-        let judged = Store::of(&catalog).load(&id)?;
+        let judged = JudgingFiles::of(&catalog).load(&id)?;
         pooled_query(&judged, number, judge.as_deref(), &searcher)
     });
     pooled.await?.map(Json)
@@ -184,7 +184,7 @@ pub async fn judge(
         // Checked before the lock is taken, so that a request that fails does not make others wait.
         let searcher = searched(&catalog)?;
         let _writing = judgings.writing.lock();
-        let store = Store::of(&catalog);
+        let store = JudgingFiles::of(&catalog);
         let mut judged = store.load(&id)?;
         let judgements = judgements_of(&request, &judged, &searcher)?;
         // The answer has only the judges of this request.
@@ -207,7 +207,7 @@ pub async fn export(
     Path(JudgingPath { id, .. }): Path<JudgingPath>,
     QueryString(JudgeParams { judge }): QueryString<JudgeParams>,
 ) -> ApiResult<Response> {
-    let judged = blocking(move || Store::of(&catalog).load(&id)).await??;
+    let judged = blocking(move || JudgingFiles::of(&catalog).load(&id)).await??;
     if let Some(judge) = &judge
         && !judged.judges.contains_key(judge)
     {
@@ -235,7 +235,7 @@ pub async fn agreement(
     Path(JudgingPath { id, .. }): Path<JudgingPath>,
     QueryString(AgreementParams { a, b }): QueryString<AgreementParams>,
 ) -> ApiResult<Json<Agreement>> {
-    let judged = blocking(move || Store::of(&catalog).load(&id)).await??;
+    let judged = blocking(move || JudgingFiles::of(&catalog).load(&id)).await??;
     for judge in [&a, &b] {
         if !judged.judges.contains_key(judge) {
             return Err(unknown_judge(judge, &judged));

@@ -34,7 +34,7 @@ mod threads;
 mod key_watch;
 mod settings;
 mod held;
-mod registry;
+mod served;
 mod tokens;
 mod access;
 mod approvals;
@@ -56,7 +56,7 @@ mod companions;
 mod envelope;
 mod feedback;
 mod openapi;
-mod proxy;
+mod dropin;
 mod search;
 mod evaluations;
 mod judgings;
@@ -77,7 +77,7 @@ pub use enrich::Enriching;
 pub use limits::Limits;
 pub use mcp::McpServices;
 pub use profiles::Profiles;
-pub use registry::{COPIES, DefaultSearch, Registry, ShadowedCatalog};
+pub use served::{COPIES, DefaultSearch, ServedCatalogs, ShadowedCatalog};
 pub use server::{bind, serve};
 pub use state::{App, AppState, Exposure, Parts};
 pub use tokens::TokenSavings;
@@ -92,7 +92,7 @@ pub fn router(app: App) -> Router {
     let routes = routes
         .merge(docs::routes(openapi::complete(description)))
         .merge(console::routes())
-        .merge(proxy::below_other_bases())
+        .merge(dropin::below_other_bases())
         .merge(mcp::routes())
         .fallback(service::unmatched)
         .method_not_allowed_fallback(service::other_method);
@@ -127,7 +127,7 @@ fn description() -> utoipa::openapi::OpenApi {
 /// handlers' `utoipa::path` attributes.
 fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
     let bulk = DefaultBodyLimit::max(bulk_body_bytes);
-    let model = DefaultBodyLimit::max(proxy::MAX_BODY_BYTES);
+    let model = DefaultBodyLimit::max(dropin::MAX_BODY_BYTES);
     OpenApiRouter::with_openapi(openapi::base())
         .routes(routes!(search::search, search::search_by_query))
         .routes(routes!(search::search_default))
@@ -190,12 +190,12 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
         .routes(routes!(agent::list))
         .routes(routes!(agent::read, agent::delete))
         .routes(routes!(agent::events))
-        .routes(routes!(proxy::chat_completions).layer(model))
-        .routes(routes!(proxy::responses).layer(model))
-        .routes(routes!(proxy::messages).layer(model))
-        .routes(routes!(proxy::count_message_tokens).layer(model))
-        .routes(routes!(proxy::count_response_tokens).layer(model))
-        .routes(routes!(proxy::models))
+        .routes(routes!(dropin::chat_completions).layer(model))
+        .routes(routes!(dropin::responses).layer(model))
+        .routes(routes!(dropin::messages).layer(model))
+        .routes(routes!(dropin::count_message_tokens).layer(model))
+        .routes(routes!(dropin::count_response_tokens).layer(model))
+        .routes(routes!(dropin::models))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::show, keys::revoke))
         .routes(routes!(audit::list))
@@ -222,7 +222,7 @@ fn exposed_headers() -> Vec<HeaderName> {
         header::LOCATION,
         header::RETRY_AFTER,
     ];
-    own.into_iter().chain(proxy::answer_headers()).collect()
+    own.into_iter().chain(dropin::answer_headers()).collect()
 }
 
 /// Lets pages of these origins call the API. Without any, only the server's own pages may.

@@ -31,7 +31,7 @@ use super::access::ProfileGrant;
 use super::error::{ApiError, ApiResult};
 use super::extract::Path;
 use super::profiles::OpenProfile;
-use super::registry::OpenCatalog;
+use super::served::OpenCatalog;
 use super::threads::blocking;
 use super::{App, Limits, MCP_SESSION_ID};
 use toolscout_finder::finder::ToolSearch;

@@ -14,7 +14,7 @@ use super::access::Writing;
 use super::error::{ApiError, ApiResult};
 use super::extract::{Json, QueryString};
 use super::paging;
-use super::registry::OpenCatalog;
+use super::served::OpenCatalog;
 
 /// A page of the list of entries.
 #[derive(Debug, Deserialize, IntoParams)]

@@ -8,7 +8,7 @@ use tokio::sync::OnceCell;
 
 use super::access::Grant;
 use super::error::{ApiError, ApiResult};
-use super::registry::{Registry, ServedSnapshots};
+use super::served::{ServedCatalogs, ServedSnapshots};
 use super::threads::blocking;
 use toolscout_base::cpu_pool::CpuPool;
 use toolscout_finder::finder::ToolSearch;
@@ -26,7 +26,7 @@ pub struct Profiles(BTreeMap<String, Arc<ServedProfile>>);
 pub struct ServedProfile {
     profile: Arc<ToolProfile>,
     catalog_name: String,
-    catalogs: Arc<Registry>,
+    catalogs: Arc<ServedCatalogs>,
     gate: Arc<Gate>,
     cpu_pool: CpuPool,
     opened: OnceCell<OpenProfile>,
@@ -48,7 +48,7 @@ impl Profiles {
     pub fn new(
         profiles: Vec<ToolProfile>,
         default_catalog: &str,
-        catalogs: &Arc<Registry>,
+        catalogs: &Arc<ServedCatalogs>,
         gate: &Arc<Gate>,
         cpu_pool: &CpuPool,
     ) -> Self {

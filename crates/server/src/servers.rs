@@ -14,7 +14,7 @@ use super::access::{Reading, Writing};
 use super::changes::undecided;
 use super::error::ApiResult;
 use super::extract::{Json, Path};
-use super::registry::OpenCatalog;
+use super::served::OpenCatalog;
 use super::tasks::{self, Tasks};
 use super::threads::blocking;
 use super::tools::body::{all_valid, read_tools};

@@ -8,9 +8,9 @@ use utoipa::ToSchema;
 
 use super::access::Grant;
 use super::descriptors;
+use super::dropin;
 use super::error::{ApiError, ApiResult};
 use super::extract::Json;
-use super::proxy;
 use super::state::App;
 
 const PROMETHEUS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -117,7 +117,7 @@ pub async fn unmatched(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    match proxy::not_served(&app, StatusCode::NOT_FOUND, &method, &uri, &headers) {
+    match dropin::not_served(&app, StatusCode::NOT_FOUND, &method, &uri, &headers) {
         Some(of_provider) => of_provider,
         None => no_route().into_response(),
     }
@@ -131,7 +131,7 @@ pub async fn other_method(
     headers: HeaderMap,
 ) -> Response {
     let status = StatusCode::METHOD_NOT_ALLOWED;
-    match proxy::not_served(&app, status, &method, &uri, &headers) {
+    match dropin::not_served(&app, status, &method, &uri, &headers) {
         Some(of_provider) => of_provider,
         None => ApiError::of_status(status).into_response(),
     }

@@ -14,6 +14,7 @@ use toolscout_index::memory::Source;
 use super::access::Access;
 use super::agent::{PageToken, Runs};
 use super::audit::AuditLogs;
+use super::dropin::{self as model_api, BodyBudget, KnownConversations};
 use super::enrich::{Enriching, write_by_itself};
 use super::error::{self, ApiResult};
 use super::evaluations::Evaluations;
@@ -23,8 +24,7 @@ use super::key_watch::KeyWatch;
 use super::limits::Limits;
 use super::mcp::McpServices;
 use super::profiles::Profiles;
-use super::proxy::{self as model_api, BodyBudget, KnownConversations};
-use super::registry::{DefaultSearch, OpenCatalog, Registry};
+use super::served::{DefaultSearch, OpenCatalog, ServedCatalogs};
 use super::stream::Streams;
 use super::tasks::Tasks;
 use super::threads::blocking;
@@ -34,7 +34,7 @@ use toolscout_agent::{Agent, Agents};
 use toolscout_base::clock::unix_ms;
 use toolscout_base::cpu_pool::CpuPool;
 use toolscout_base::telemetry::{Metrics, StateLabels};
-use toolscout_dropin::Proxy;
+use toolscout_dropin::DropIn;
 use toolscout_gate::gate::{Approvals, Gate};
 use toolscout_gate::tools::Toolset;
 use toolscout_gate::usage::Recorder;
@@ -64,7 +64,7 @@ pub struct Parts {
     /// What clients say of the answers to their searches.
     pub feedback: FeedbackStore,
     /// The catalogs, none of them open yet.
-    pub catalogs: Arc<Registry>,
+    pub catalogs: Arc<ServedCatalogs>,
     /// The catalog of routes that name none; created when it does not exist.
     pub default_catalog: String,
     /// Its search, which agents and gateway have.
@@ -78,7 +78,7 @@ pub struct Parts {
     /// The scope of keys that may ask them.
     pub agent_scope: Scope,
     /// The MCP servers whose tools are synced to the default catalog and called.
-    pub upstream: Pool,
+    pub mcp_pool: Pool,
     /// Answers the `/mcp` routes.
     pub mcp: McpServices,
     /// Calls of its clients that wait for a person.
@@ -88,7 +88,7 @@ pub struct Parts {
     /// Parts of catalogs that requests may be limited to.
     pub profiles: Profiles,
     /// Answers requests to the model provider; without one they are answered with 503.
-    pub proxy: Option<Proxy>,
+    pub dropin: Option<DropIn>,
     /// Writes texts of tools.
     pub enriching: Enriching,
     /// Host names of this server, besides `localhost` and IP addresses.
@@ -242,7 +242,7 @@ impl App {
             Ok((catalog, _)) => {
                 self.default_search.open(Arc::clone(&catalog));
                 // Connecting continues in the background; a slow server does not delay the start.
-                self.upstream.start(catalog as Arc<dyn CatalogSink>);
+                self.mcp_pool.start(catalog as Arc<dyn CatalogSink>);
                 self.catalogs.open_all(&self.default_catalog).await
             }
             // A damaged default catalog does not keep the others from being served. Its own routes
@@ -345,7 +345,7 @@ impl App {
 
     /// The connections to the servers of this catalog: only the default one has any.
     pub(super) fn pool_of(&self, catalog: &OpenCatalog) -> Option<&Pool> {
-        (catalog.name == self.default_catalog).then_some(&self.upstream)
+        (catalog.name == self.default_catalog).then_some(&self.mcp_pool)
     }
 
     /// What calls the tools of this catalog.
@@ -365,7 +365,7 @@ impl App {
             agent.close(self.limits.grace).await;
         }
         // The servers end next, since they must not write to catalogs that are being closed.
-        self.upstream.close().await;
+        self.mcp_pool.close().await;
         let loads = async { tokio::join!(self.tasks.finished(), self.streams.finished()) };
         tokio::pin!(loads);
         if timeout(self.limits.grace, &mut loads).await.is_err() {
@@ -458,7 +458,7 @@ impl App {
 
     /// Counts the MCP servers by their states.
     pub(super) fn measure_servers(&self) {
-        let statuses = self.upstream.statuses();
+        let statuses = self.mcp_pool.statuses();
         if statuses.is_empty() {
             return;
         }

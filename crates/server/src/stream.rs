@@ -20,7 +20,7 @@ use toolscout_index::formats::{self, ReadOptions};
 
 use super::error::{ApiError, ApiResult};
 use super::extract;
-use super::registry::OpenCatalog;
+use super::served::OpenCatalog;
 use super::wire::{ChangeCounts, ItemError, ItemResult, ItemStatus, failed_item};
 use crate::shutdown::Shutdown;
 use toolscout_base::telemetry::Metrics;

@@ -16,7 +16,7 @@ use super::error::{ApiError, ApiResult};
 use super::extract::{Json, Path, QueryString, RawBody};
 use super::held::HeldText;
 use super::paging;
-use super::registry::OpenCatalog;
+use super::served::OpenCatalog;
 use super::tools::{ItemPath, find_tool};
 use toolscout_base::cpu_pool::CpuPool;
 use toolscout_finder::enrich::check::checked;

@@ -18,7 +18,7 @@ use toolscout_index::formats::{self, Emit};
 use toolscout_index::{Searcher, Tool, ToolId, Version};
 use utoipa::ToSchema;
 
-use super::registry::ServedSearch;
+use super::served::ServedSearch;
 use toolscout_base::budget;
 use toolscout_finder::finder::ToolSearch;
 use toolscout_finder::finder::search::{Found, SearchRequest, UsedTool};

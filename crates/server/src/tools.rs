@@ -18,7 +18,7 @@ use super::App;
 use super::access::{Reading, Writing};
 use super::error::{ApiError, ApiResult};
 use super::extract::{self, Json, Path, QueryString};
-use super::registry::OpenCatalog;
+use super::served::OpenCatalog;
 use super::wire::{ChangeCounts, ItemResult, ItemStatus, ToolBody, ToolWarning};
 use super::{paging, tasks};
 use toolscout_base::cpu_pool::CpuPool;

@@ -12,7 +12,7 @@ use super::access::{Grant, Writing};
 use super::error::{ApiError, ApiResult};
 use super::extract::{Json, QueryString};
 use super::paging;
-use super::registry::OpenCatalog;
+use super::served::OpenCatalog;
 use super::threads::blocking;
 use toolscout_base::clock::{date, day_of, millis, unix_ms};
 use toolscout_gate::usage::missed::{Missed, MissedGroup, QUERIES_ARE_OFF};
@@ -20,9 +20,9 @@ use toolscout_gate::usage::report::{
     self, DEFAULT_DAYS, Order, Period, ToolUse, Unused, UnusedOfServer, UnusedTool, UsePeriod,
 };
 use toolscout_gate::usage::shadow::report::ShadowReport;
-use toolscout_gate::usage::shadow::{Shadow, State as ShadowState};
+use toolscout_gate::usage::shadow::{Shadow, ShadowState};
 use toolscout_gate::usage::{
-    CallerDay, CallerFigures, CallerKey, Recorder, UsageError, UsageStore,
+    CallerDay, CallerFigures, CallerKey, Recorder, UsageDatabase, UsageError,
 };
 use toolscout_index::ToolId;
 use toolscout_index::embed::table::StaticTable;
@@ -438,13 +438,13 @@ impl Reader {
     }
 
     /// The database with what was recorded until now; `None` if nothing ever was.
-    fn store(&self) -> Result<Option<UsageStore>, UsageError> {
+    fn store(&self) -> Result<Option<UsageDatabase>, UsageError> {
         // The recorder writes in batches, so the last uses may still be in memory.
         self.recorder.flush();
-        UsageStore::open_existing(&self.data)
+        UsageDatabase::open_existing(&self.data)
     }
 
-    fn record(&self, store: Option<&UsageStore>) -> Result<UseRecord, UsageError> {
+    fn record(&self, store: Option<&UsageDatabase>) -> Result<UseRecord, UsageError> {
         Ok(UseRecord {
             enabled: self.recorder.is_on(),
             period: self.period.recorded(store)?,

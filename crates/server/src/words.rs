@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::access::{Reading, Writing};
 use super::error::ApiResult;
 use super::extract::Json;
-use super::registry::OpenCatalog;
+use super::served::OpenCatalog;
 use toolscout_base::cpu_pool::CpuPool;
 use toolscout_state::catalog_writer::{Change, WordsChange};
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use crate::agent::profile::Profile;
+use crate::agent::profile::AgentProfile;
 use crate::regular_file;
 
 /// Something other than a question.
@@ -75,7 +75,7 @@ pub fn allow_in_profile(file: &Path, tool: &str) -> Result<()> {
 
 /// How many rules a profile has.
 fn rules_of(name: &str, text: &str) -> Result<usize> {
-    let gate = Profile::parse(name, text)?.gate.unwrap_or_default();
+    let gate = AgentProfile::parse(name, text)?.gate.unwrap_or_default();
     Ok(gate.rules.len())
 }
 
@@ -106,12 +106,15 @@ mod tests {
             allow_in_profile(&file, "shop/\"order\"").unwrap();
             let written = std::fs::read_to_string(&file).unwrap();
             assert!(written.starts_with(&text), "{written}");
-            let profile = Profile::load(file.to_str().unwrap()).unwrap();
+            let profile = AgentProfile::load(file.to_str().unwrap()).unwrap();
             assert_eq!(profile.gate.unwrap().rules[0].decision, Decision::Allow);
         }
         std::fs::write(&file, "[[gate.rules]]\ntool = \"*\"\ndecision = \"deny\"\n").unwrap();
         allow_in_profile(&file, "shop/order").unwrap();
-        let gate = Profile::load(file.to_str().unwrap()).unwrap().gate.unwrap();
+        let gate = AgentProfile::load(file.to_str().unwrap())
+            .unwrap()
+            .gate
+            .unwrap();
         let decisions: Vec<Decision> = gate.rules.iter().map(|rule| rule.decision).collect();
         assert_eq!(decisions, [Decision::Allow, Decision::Deny]);
 

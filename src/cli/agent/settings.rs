@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn the_settings_have_flags() {
         let command = Command::try_parse_from(EVERY_FLAG.split_whitespace()).unwrap();
-        let profile = crate::agent::profile::Profile::default();
+        let profile = crate::agent::profile::AgentProfile::default();
         // A new setting does not compile until it has a flag, or a reason to have none.
         let AgentSettings {
             recommend,
@@ -181,7 +181,7 @@ mod tests {
     fn a_flag_wins_over_the_profile_and_that_over_the_settings() {
         let command = Command::try_parse_from(["toolscout", "--recommend=false", "--stop", "A"]);
         let text = "recommend = true\n[model]\nstop = ['B']\n[limits]\nidle_turns = 5";
-        let profile = crate::agent::profile::Profile::parse("p", text).unwrap();
+        let profile = crate::agent::profile::AgentProfile::parse("p", text).unwrap();
         let file = AgentSettings {
             limits: Limits {
                 idle_turns: Some(7),

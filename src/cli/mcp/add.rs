@@ -10,13 +10,13 @@ use super::super::Outcome;
 use super::super::context::Context;
 use super::super::exit::UsageError;
 use super::super::input::document;
+use super::super::mcp_args::DEFAULT_FILE;
 use super::super::output::print_stderr;
-use super::super::upstream::DEFAULT_FILE;
 use super::install::Writing;
 use crate::mcp::config::{is_url, parse_server};
 use crate::mcp::import::without_secrets;
 use crate::mcp::install::Plan;
-use crate::mcp::registry::{Import, OpenValue, read};
+use crate::mcp::server_json::{Import, OpenValue, read};
 
 /// Adds a server to a file of servers: by its command, by its URL, or from its server.json or a list of
 /// them as the MCP registry answers it. Keeps a backup of the file; comments stay. What a described server

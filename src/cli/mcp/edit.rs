@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::super::Outcome;
 use super::super::context::Context;
-use super::super::upstream::DEFAULT_FILE;
+use super::super::mcp_args::DEFAULT_FILE;
 use super::install::Writing;
 use crate::mcp::import::without_secrets;
 use crate::mcp::install::{InstallError, Plan, listed_servers};

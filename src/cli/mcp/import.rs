@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use super::super::Outcome;
 use super::super::context::Context;
 use super::super::exit::UsageError;
+use super::super::mcp_args::DEFAULT_FILE;
 use super::super::output::print_stderr;
-use super::super::upstream::DEFAULT_FILE;
 use super::install::{Writing, start_of_this_program};
 use crate::mcp::import::{
     ClientServers, IS_OWN, ImportedServer, Variables, read, references, without_secrets,

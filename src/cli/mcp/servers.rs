@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::Outcome;
 use super::super::context::Context;
 use super::super::exit::UsageError;
-use super::super::upstream::{DEFAULT_FILE, McpArgs};
+use super::super::mcp_args::{DEFAULT_FILE, McpArgs};
 use crate::clock::unix_ms;
 use crate::mcp::config::{HttpProtocol, ServerConfig, Transport};
 use crate::mcp::login::{Login, Logins, has_authorization};

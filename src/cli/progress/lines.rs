@@ -17,17 +17,17 @@ type Print = Box<dyn Fn(&str) + Send + Sync>;
 pub struct Lines {
     pause: Duration,
     print: Print,
-    state: Mutex<State>,
+    state: Mutex<LastLine>,
 }
 
-struct State {
+struct LastLine {
     printed: Instant,
     drawn: String,
 }
 
 impl Lines {
     pub fn new(pause: Duration, print: Print) -> Self {
-        let state = State {
+        let state = LastLine {
             printed: Instant::now(),
             drawn: String::new(),
         };

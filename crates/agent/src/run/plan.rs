@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use toolscout_index::formats::model_name;
 
-use super::{Action, Outcome, PlannedCall, Protocol, Round, Run, State};
+use super::{Action, Outcome, PlannedCall, Protocol, Round, Run, RunState};
 use super::{OWN_SOURCE, result_event, source_of};
 use crate::event::Event;
 use crate::prompt;
@@ -24,12 +24,12 @@ const QUERY_CHARS: usize = 2_000;
 impl Run {
     /// In plan mode, the search that finds the plan's tools: the model cannot search while it
     /// plans.
-    pub(super) fn first_state(&self) -> State {
+    pub(super) fn first_state(&self) -> RunState {
         let (Protocol::Plan, Some(find)) = (self.config.protocol, &self.config.find) else {
-            return State::CallModel;
+            return RunState::CallModel;
         };
         if self.config.shows_all {
-            return State::CallModel;
+            return RunState::CallModel;
         }
         let query = excerpt(self.context.question(), QUERY_CHARS);
         let arguments = serde_json::json!({ "query": query }).to_string();
@@ -45,7 +45,7 @@ impl Run {
             name: TOOL_SEARCH.into(),
             arguments,
         };
-        State::CallTools(vec![PlannedCall {
+        RunState::CallTools(vec![PlannedCall {
             call,
             action: Action::Search(request),
         }])
@@ -106,7 +106,7 @@ impl Run {
                 self.record_step(result.clone());
                 continue;
             }
-            self.state = State::CallTools(vec![planned]);
+            self.state = RunState::CallTools(vec![planned]);
             break;
         }
         events
@@ -152,7 +152,7 @@ impl Run {
         if self.round >= self.config.max_rounds {
             let reason =
                 format!("the plan cannot be carried out, and nothing was done:\n- {problems}");
-            self.state = State::Ended(Outcome::Failed(reason));
+            self.state = RunState::Ended(Outcome::Failed(reason));
             return Vec::new();
         }
         // Reported to the user if the last round brings neither a valid plan nor an answer.
@@ -172,7 +172,7 @@ impl Run {
         let mut events = vec![Event::PlanOutcome {
             steps: execution.outcome(),
         }];
-        self.state = State::CallModel;
+        self.state = RunState::CallModel;
         if let Some(answer) = execution.final_answer() {
             events.extend(self.finish_plan(answer, Round::Last));
         } else if self.round >= self.config.max_rounds {

@@ -6,7 +6,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use toolscout_base::config::{EmbedderKind, SettingsChange};
 use toolscout_gate::usage::Origin;
-use toolscout_gate::usage::shadow::{ComparedSearch, SecondSearch, Shown, State};
+use toolscout_gate::usage::shadow::{ComparedSearch, SecondSearch, ShadowState, Shown};
 use toolscout_index::embed::Hashing;
 use toolscout_index::memory::{Source, Switch};
 use toolscout_index::{
@@ -343,7 +343,7 @@ fn a_catalog_that_is_pushed_down_has_no_shadow_and_nothing_is_done_while_searche
     for (is_idle, expected) in [(false, "waiting"), (true, "failed")] {
         let plan = plan(&pinned(data, "a", "s/t"));
         let (shadow, _events) = Shadow::new(plan.identity.clone(), "c");
-        let store = UsageStore::open(data).unwrap();
+        let store = UsageDatabase::open(data).unwrap();
         let surroundings = Elsewhere {
             catalog: setting.catalog.clone(),
             is_idle,
@@ -353,7 +353,7 @@ fn a_catalog_that_is_pushed_down_has_no_shadow_and_nothing_is_done_while_searche
         worker.work(&setting.pace);
         let state = shadow.state();
         assert_eq!(state.as_str(), expected);
-        if let State::Failed(reason) = state {
+        if let ShadowState::Failed(reason) = state {
             assert!(reason.contains("push_down_above"), "{reason}");
         }
     }
@@ -365,7 +365,7 @@ fn a_worker_compares_and_a_panic_of_one_search_does_not_end_it() {
     let data = setting.folder.path();
     let plan = plan(&pinned(data, "send mail", "shop/order"));
     let (shadow, events) = Shadow::new(plan.identity.clone(), "c");
-    let store = UsageStore::open(data).unwrap();
+    let store = UsageDatabase::open(data).unwrap();
     let surroundings = Box::new(setting.catalog.clone());
     let worker = Worker::new(shadow.clone(), store, data, plan, surroundings);
     let search = |repeat: toolscout_gate::usage::shadow::Repeat| ComparedSearch {
@@ -383,7 +383,7 @@ fn a_worker_compares_and_a_panic_of_one_search_does_not_end_it() {
         1,
         search(Box::new(move |second| repeated(query, 0, second))),
     );
-    shadow.set_state(State::Ready);
+    shadow.set_state(ShadowState::Ready);
     shadow.used(2, &Default::default(), "r", &id("shop/order"));
     let ending = shadow.clone();
     let thread = std::thread::spawn(move || worker.run(&events));
@@ -392,7 +392,7 @@ fn a_worker_compares_and_a_panic_of_one_search_does_not_end_it() {
     }
     ending.end();
     thread.join().unwrap();
-    let store = UsageStore::open(data).unwrap();
+    let store = UsageDatabase::open(data).unwrap();
     let identity = shadow.identity();
     let days = store.shadow("c", &identity.id, 0).unwrap();
     let figures = days[0].1;

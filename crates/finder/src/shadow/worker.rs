@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use toolscout_base::clock::{day_of, unix_ms};
-use toolscout_gate::usage::shadow::{Comparisons, Event, SecondSearch, Shadow, State};
-use toolscout_gate::usage::{Receiver, UsageStore};
+use toolscout_gate::usage::shadow::{Comparisons, Event, SecondSearch, Shadow, ShadowState};
+use toolscout_gate::usage::{Receiver, UsageDatabase};
 use toolscout_index::{Error, Options};
 
 use super::copy::{Copy, Making, shadows};
@@ -28,7 +28,7 @@ const WRITE_EVERY: Duration = Duration::from_secs(5);
 /// Makes a shadow, keeps it up to date and compares.
 pub struct Worker {
     shadow: Shadow,
-    store: UsageStore,
+    store: UsageDatabase,
     data: PathBuf,
     plan: Plan,
     surroundings: Box<dyn Surroundings>,
@@ -48,7 +48,7 @@ struct Ended(Shadow);
 impl Drop for Ended {
     fn drop(&mut self) {
         let reason = "its thread has ended; the log of the program says why";
-        self.0.set_state(State::Failed(reason.to_owned()));
+        self.0.set_state(ShadowState::Failed(reason.to_owned()));
         self.0.set_ended();
     }
 }
@@ -57,7 +57,7 @@ impl Worker {
     /// A worker that has done nothing yet.
     pub fn new(
         shadow: Shadow,
-        store: UsageStore,
+        store: UsageDatabase,
         data: &Path,
         plan: Plan,
         surroundings: Box<dyn Surroundings>,
@@ -124,7 +124,7 @@ impl Worker {
             return LOOK_EVERY;
         }
         let Some(original) = self.surroundings.original() else {
-            self.shadow.set_state(State::Waiting);
+            self.shadow.set_state(ShadowState::Waiting);
             return LOOK_EVERY;
         };
         if !self.surroundings.is_idle() {
@@ -158,13 +158,13 @@ impl Worker {
         let copy = match &mut self.copy {
             Some(copy) => copy,
             none => {
-                self.shadow.set_state(State::Making);
+                self.shadow.set_state(ShadowState::Making);
                 none.insert(Copy::open(&self.data, &making)?)
             }
         };
         // Vectors that the catalog is about to have need not be computed here.
         if self.plan.embedders.is_none() && original.snapshot().pending_embeddings() > 0 {
-            self.shadow.set_state(State::Making);
+            self.shadow.set_state(ShadowState::Making);
             return Ok(());
         }
         // A search that is answered meanwhile waits for a second answer, by what it was answered from.
@@ -173,7 +173,7 @@ impl Worker {
         }
         if !self.shadow.has_ended() && copy.is_current(&making) {
             self.shadow.set_generation(copy.generation());
-            self.shadow.set_state(State::Ready);
+            self.shadow.set_state(ShadowState::Ready);
         }
         Ok(())
     }
@@ -201,7 +201,7 @@ impl Worker {
     /// Gives second answers, for a while.
     fn compare(&mut self, pace: &Pace) {
         let Some(copy) = &self.copy else { return };
-        if self.shadow.state() != State::Ready {
+        if self.shadow.state() != ShadowState::Ready {
             return;
         }
         let searcher = copy.searcher();
@@ -225,10 +225,10 @@ impl Worker {
     /// Gives up until later.
     fn fail(&mut self, reason: String) -> Duration {
         // Told once, and not at each attempt.
-        if self.shadow.state() != State::Failed(reason.clone()) {
+        if self.shadow.state() != ShadowState::Failed(reason.clone()) {
             let catalog = &self.plan.identity.catalog;
             tracing::warn!(catalog, reason, "the shadow does not answer");
-            self.shadow.set_state(State::Failed(reason));
+            self.shadow.set_state(ShadowState::Failed(reason));
         }
         self.retry_at = Some(Instant::now() + RETRY_AFTER);
         LOOK_EVERY

@@ -205,11 +205,11 @@ pub struct ScriptedCall {
 #[derive(Debug)]
 pub struct ScriptedModel {
     path: String,
-    state: Mutex<State>,
+    state: Mutex<Remaining>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Remaining {
     turns: HashMap<Purpose, VecDeque<Turn>>,
     requests: Vec<ChatRequest>,
 }
@@ -217,7 +217,7 @@ struct State {
 impl ScriptedModel {
     /// A model with these turns; `path` is for messages.
     pub fn new<T: Into<Turn>>(path: impl Into<String>, turns: impl IntoIterator<Item = T>) -> Self {
-        let mut state = State::default();
+        let mut state = Remaining::default();
         for turn in turns.into_iter().map(Into::into) {
             state.turns.entry(turn.purpose).or_default().push_back(turn);
         }

@@ -20,12 +20,12 @@ struct Closing<T>(Arc<Queue<T>>);
 
 struct Queue<T> {
     most: usize,
-    state: Mutex<State<T>>,
+    state: Mutex<Buffer<T>>,
     /// Is told of the first message, of a half full queue, and of what is urgent.
     changed: Condvar,
 }
 
-struct State<T> {
+struct Buffer<T> {
     waiting: Vec<T>,
     is_urgent: bool,
     is_closed: bool,
@@ -35,7 +35,7 @@ struct State<T> {
 pub fn bounded<T>(most: usize) -> (Sender<T>, Receiver<T>) {
     let queue = Arc::new(Queue {
         most,
-        state: Mutex::new(State {
+        state: Mutex::new(Buffer {
             waiting: Vec::new(),
             is_urgent: false,
             is_closed: false,
@@ -120,7 +120,7 @@ impl<T> Receiver<T> {
 }
 
 impl<T> Queue<T> {
-    fn wait(&self, state: &mut MutexGuard<'_, State<T>>, patience: Option<Duration>) {
+    fn wait(&self, state: &mut MutexGuard<'_, Buffer<T>>, patience: Option<Duration>) {
         match patience {
             None => self.changed.wait(state),
             Some(patience) => {

@@ -12,8 +12,8 @@ use toolscout_index::Tool;
 use toolscout_index::formats::{self, Emit};
 use utoipa::ToSchema;
 
+use super::database::{Recorded, UsageDatabase, UsageError};
 use super::figures::ToolFigures;
-use super::store::{Recorded, UsageError, UsageStore};
 
 /// The definitions of so many unused tools are counted. Beyond that their tokens are estimated.
 const COUNTED_TOOLS: usize = 2_000;
@@ -159,7 +159,7 @@ impl Period {
     ///
     /// # Errors
     /// [`UsageError`].
-    pub fn recorded(self, store: Option<&UsageStore>) -> Result<UsePeriod, UsageError> {
+    pub fn recorded(self, store: Option<&UsageDatabase>) -> Result<UsePeriod, UsageError> {
         let recorded = match store {
             Some(store) => store.recorded(self.since)?,
             None => Recorded::default(),

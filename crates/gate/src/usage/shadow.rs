@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use toolscout_index::{Query, Results, Searcher, ToolId};
 
+use super::database::{UsageDatabase, UsageError};
 use super::event::{CallUse, Origin, Place};
 use super::queue::{Receiver, Sender, bounded};
-use super::store::{UsageError, UsageStore};
 
 pub use super::compared::{ShadowFigures, Shown};
 pub use comparisons::{Comparisons, MAX_WAITING};
@@ -97,7 +97,7 @@ pub enum Event {
 
 /// How far the shadow is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum State {
+pub enum ShadowState {
     /// The catalog is not open yet.
     #[default]
     Waiting,
@@ -109,14 +109,14 @@ pub enum State {
     Failed(String),
 }
 
-impl State {
+impl ShadowState {
     /// The word in JSON.
     pub fn as_str(&self) -> &'static str {
         match self {
-            State::Waiting => "waiting",
-            State::Making => "making",
-            State::Ready => "ready",
-            State::Failed(_) => "failed",
+            ShadowState::Waiting => "waiting",
+            ShadowState::Making => "making",
+            ShadowState::Ready => "ready",
+            ShadowState::Failed(_) => "failed",
         }
     }
 }
@@ -151,7 +151,7 @@ struct Shared {
     seed: u64,
     queue: Sender<Event>,
     is_ready: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<ShadowState>,
     unwritten: Mutex<ShadowFigures>,
     /// Searches in the queue, and those that the thread has taken.
     queued: AtomicU64,
@@ -270,14 +270,14 @@ impl Shadow {
     }
 
     /// Says how far the shadow is. Searches are handed over while it answers.
-    pub fn set_state(&self, state: State) {
-        let is_ready = state == State::Ready;
+    pub fn set_state(&self, state: ShadowState) {
+        let is_ready = state == ShadowState::Ready;
         *self.0.state.lock() = state;
         self.0.is_ready.store(is_ready, Ordering::Relaxed);
     }
 
     /// How far it is.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> ShadowState {
         self.0.state.lock().clone()
     }
 
@@ -329,7 +329,7 @@ impl Shadow {
     ///
     /// # Errors
     /// [`UsageError`]; the figures are then kept for the next time.
-    pub fn write(&self, store: &mut UsageStore, day: i64) -> Result<(), UsageError> {
+    pub fn write(&self, store: &mut UsageDatabase, day: i64) -> Result<(), UsageError> {
         // Locked until they are written, so that no reader misses them or counts them twice.
         let mut unwritten = self.0.unwritten.lock();
         if *unwritten == ShadowFigures::default() {
@@ -347,7 +347,7 @@ impl Shadow {
     /// [`UsageError`].
     pub fn figures(
         &self,
-        store: Option<&UsageStore>,
+        store: Option<&UsageDatabase>,
         since: i64,
         today: i64,
     ) -> Result<Vec<(i64, ShadowFigures)>, UsageError> {
@@ -370,7 +370,7 @@ impl Shadow {
     /// Forgets what is known of the catalog if it is this one, and tells the thread that it was deleted.
     pub fn forget(&self, catalog: &str) {
         if catalog == self.0.identity.catalog {
-            self.set_state(State::Waiting);
+            self.set_state(ShadowState::Waiting);
             *self.0.unwritten.lock() = ShadowFigures::default();
             self.0.queue.send_urgently(Event::Deleted);
         }
@@ -378,7 +378,7 @@ impl Shadow {
 
     /// Tells the thread that the program ends. It stops whatever it does.
     pub fn stop(&self) {
-        self.set_state(State::Waiting);
+        self.set_state(ShadowState::Waiting);
         self.enter(Phase::Ends);
         self.0.queue.send_urgently(Event::End);
     }
@@ -465,7 +465,7 @@ mod tests {
         for (share, least, most) in [(0.0, 0, 0), (0.1, 800, 1_200), (1.0, 10_000, 10_000)] {
             let (shadow, _events) = shadow(share);
             assert!(!shadow.draws(&here), "it does not answer yet");
-            shadow.set_state(State::Ready);
+            shadow.set_state(ShadowState::Ready);
             let drawn = (0..10_000).filter(|_| shadow.draws(&here)).count();
             assert!((least..=most).contains(&drawn), "{share}: {drawn}");
             assert!(!shadow.draws(&elsewhere));
@@ -487,13 +487,13 @@ mod tests {
     #[test]
     fn figures_that_are_not_written_yet_are_read_too_and_a_deleted_catalog_loses_them() {
         let folder = tempfile::tempdir().unwrap();
-        let mut store = UsageStore::open(folder.path()).unwrap();
+        let mut store = UsageDatabase::open(folder.path()).unwrap();
         let (shadow, _events) = shadow(1.0);
         let one = ShadowFigures {
             searches: 1,
             ..ShadowFigures::default()
         };
-        let days = |shadow: &Shadow, store: &UsageStore| {
+        let days = |shadow: &Shadow, store: &UsageDatabase| {
             let days = shadow.figures(Some(store), 0, 8).unwrap();
             let days = days.into_iter();
             days.map(|(day, figures)| (day, figures.searches))

@@ -12,11 +12,11 @@ use toolscout_base::clock::{day_of, unix_ms};
 use toolscout_index::formats::{self, Emit};
 use toolscout_index::{Tool, ToolId};
 
+use super::database::{UsageDatabase, UsageError};
 use super::event::{CallUse, Origin, SearchUse};
 use super::figures::{CallerFigures, CallerKey, Tally};
 use super::missed::{MissedRequest, OpenSearches};
 use super::queue::Receiver;
-use super::store::{UsageError, UsageStore};
 
 /// How often sums are written. What is not written yet is lost if the process is killed.
 const WRITE_EVERY: Duration = Duration::from_secs(5);
@@ -45,7 +45,7 @@ pub enum Message {
 
 /// Adds up and writes.
 pub struct Writer {
-    store: UsageStore,
+    store: UsageDatabase,
     /// The catalog of those that name none.
     default_catalog: String,
     keep_days: i64,
@@ -64,7 +64,7 @@ pub struct Writer {
 impl Writer {
     /// A writer to this database.
     pub fn new(
-        store: UsageStore,
+        store: UsageDatabase,
         default_catalog: String,
         keep_days: u32,
         now_ms: i64,

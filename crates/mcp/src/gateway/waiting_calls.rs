@@ -24,12 +24,12 @@ pub struct WaitingCalls {
 #[derive(Clone)]
 struct WaitingCall {
     expires: Instant,
-    state: watch::Receiver<State>,
+    state: watch::Receiver<Stage>,
 }
 
 /// How far the decision about a call is.
 #[derive(Clone)]
-enum State {
+enum Stage {
     /// It is not open yet.
     Opening,
     /// Somebody may decide on it under this id.
@@ -64,16 +64,16 @@ impl WaitingCalls {
             ));
         };
         // Clients give up after a minute, and a person may take longer.
-        let is_decided = |state: &State| matches!(state, State::Decided(_));
+        let is_decided = |state: &Stage| matches!(state, Stage::Decided(_));
         let waiting = call.state.wait_for(is_decided);
         let decided = match timeout(patience.min(within), waiting).await {
             Ok(Ok(state)) => Some(state.clone()),
             _ => None,
         };
-        if let Some(State::Decided(answer)) = decided {
+        if let Some(Stage::Decided(answer)) = decided {
             return self.take(about, answer);
         }
-        let State::Open(id) = call.state.borrow().clone() else {
+        let Stage::Open(id) = call.state.borrow().clone() else {
             return refused("it cannot be asked about now; try again".to_owned());
         };
         let seconds = call
@@ -103,7 +103,7 @@ impl WaitingCalls {
         if calls.len() >= MAX_WAITING {
             return None;
         }
-        let (sender, state) = watch::channel(State::Opening);
+        let (sender, state) = watch::channel(Stage::Opening);
         let call = WaitingCall {
             expires: now + within,
             state,
@@ -114,12 +114,12 @@ impl WaitingCalls {
         tokio::spawn(async move {
             let Some(pending) = approvals.open(&caller, request, within) else {
                 let full = refused("too many calls wait for a person; try again later".to_owned());
-                sender.send_replace(State::Decided(full));
+                sender.send_replace(Stage::Decided(full));
                 return;
             };
-            sender.send_replace(State::Open(pending.id().to_owned()));
+            sender.send_replace(Stage::Open(pending.id().to_owned()));
             let answer = pending.answer(within).await;
-            sender.send_replace(State::Decided(answer));
+            sender.send_replace(Stage::Decided(answer));
         });
         Some(call)
     }

@@ -13,10 +13,10 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// Open after a failure: for a while no request is sent. Then one is, and its outcome decides.
 #[derive(Default)]
-pub struct Breaker(Mutex<State>);
+pub struct Breaker(Mutex<Failures>);
 
 #[derive(Default)]
-struct State {
+struct Failures {
     /// Failures since the last success.
     failures: u32,
     /// Nothing is sent before.
@@ -30,7 +30,7 @@ struct State {
 impl Breaker {
     /// The endpoint has answered.
     pub fn reset(&self) {
-        *self.lock() = State::default();
+        *self.lock() = Failures::default();
     }
 
     fn fail(&self, failure: &Failure) {
@@ -69,7 +69,7 @@ impl Breaker {
         Err(format!("{}; it {when}", state.reason))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Failures> {
         // Held for a few assignments only, and never while a request is on its way.
         self.0.lock()
     }

@@ -17,7 +17,7 @@ use super::lists::{Counted, LEVEL_COUNT, list_key, lists};
 use super::tables::{KeptEmbedder, Tables, use_extensions};
 use super::write::{is_same, vector_text};
 use crate::error::StoreError;
-use crate::row::{State, enrichment, texts, tool, unsigned};
+use crate::row::{StoredGeneration, enrichment, texts, tool, unsigned};
 use crate::vectors::opened;
 use crate::{BEGIN_READING, PostgresStore, READ_LIMIT, within};
 
@@ -54,7 +54,7 @@ const MAX_KNOWN_CATALOGS: usize = 16;
 /// Frequencies of terms in one state of a catalog.
 #[derive(Default)]
 pub struct KnownTerms {
-    state: Option<State>,
+    state: Option<StoredGeneration>,
     frequencies: HashMap<String, u64>,
     /// Tools with an enrichment.
     enriched: Option<u64>,
@@ -62,7 +62,7 @@ pub struct KnownTerms {
 
 /// The catalog's own rows.
 struct Head {
-    state: State,
+    state: StoredGeneration,
     embedders: Vec<KeptEmbedder>,
     statistics: CatalogStatistics,
 }
@@ -320,7 +320,7 @@ impl PostgresStore {
         &self,
         connection: &mut PgConnection,
         tables: Tables,
-        state: State,
+        state: StoredGeneration,
         wanted: HashSet<String>,
     ) -> Result<HashMap<String, u64>, StoreError> {
         let mut found = HashMap::with_capacity(wanted.len());
@@ -364,7 +364,7 @@ impl PostgresStore {
         &self,
         connection: &mut PgConnection,
         tables: Tables,
-        state: State,
+        state: StoredGeneration,
     ) -> Result<u64, StoreError> {
         if let Some(enriched) = self.known_enriched(tables, state) {
             return Ok(enriched);
@@ -377,7 +377,7 @@ impl PostgresStore {
         Ok(enriched)
     }
 
-    fn known_enriched(&self, tables: Tables, state: State) -> Option<u64> {
+    fn known_enriched(&self, tables: Tables, state: StoredGeneration) -> Option<u64> {
         let known = self.push.known_terms.lock();
         let known = known.get(&tables.catalog)?;
         if known.state != Some(state) {
@@ -386,7 +386,7 @@ impl PostgresStore {
         known.enriched
     }
 
-    fn remember_terms(&self, catalog: i64, state: State, read: &HashMap<String, u64>) {
+    fn remember_terms(&self, catalog: i64, state: StoredGeneration, read: &HashMap<String, u64>) {
         let mut known = self.push.known_terms.lock();
         // A forgotten catalog is only read again, so there is no need to track which was used last.
         if known.len() > MAX_KNOWN_CATALOGS {
@@ -408,7 +408,7 @@ impl PostgresStore {
 
 impl KnownTerms {
     /// Forgets what is of another state.
-    fn be_of(&mut self, state: State) {
+    fn be_of(&mut self, state: StoredGeneration) {
         if self.state != Some(state) {
             *self = KnownTerms {
                 state: Some(state),
@@ -500,7 +500,7 @@ async fn head(connection: &mut PgConnection, tables: Tables) -> Result<Head, Sto
     let languages: HashMap<String, i64> = serde_json::from_str(&languages).unwrap_or_default();
     let present = languages.iter().filter(|(_, tools)| **tools > 0);
     Ok(Head {
-        state: State {
+        state: StoredGeneration {
             generation: unsigned(&row, "generation")?,
             mark: unsigned(&row, "mark")?,
         },

@@ -14,7 +14,7 @@ use toolscout_index::{DataDir, Options, Tool};
 use crate::shutdown::Shutdown;
 use crate::{
     DefaultSearch, EmbeddersOf, Enriching, Exposure, Limits, McpServices, Parts, Profiles,
-    Registry, TokenSavings, serve,
+    ServedCatalogs, TokenSavings, serve,
 };
 use toolscout_agent::{Agent, AgentConfig, Agents, ServedAgent};
 use toolscout_base::cpu_pool::CpuPool;
@@ -189,10 +189,10 @@ fn parts(
     let default_search = DefaultSearch::new(cpu_pool.clone());
     let search: Arc<dyn ToolSearch> = Arc::new(default_search.clone());
     let gate = Arc::new(Gate::new(Policies::default()));
-    let upstream = Pool::default();
+    let mcp_pool = Pool::default();
     let gateway = Gateway::new(
         Arc::clone(&search),
-        upstream.clone(),
+        mcp_pool.clone(),
         Arc::clone(&gate),
         Default::default(),
     );
@@ -200,7 +200,7 @@ fn parts(
         store: None,
         keys: KeyStore::open(data).unwrap(),
         feedback: FeedbackStore::open(data).unwrap(),
-        catalogs: Arc::new(Registry::new(
+        catalogs: Arc::new(ServedCatalogs::new(
             DataDir::new(data.to_owned()),
             EmbeddersOf::new(Options::default(), None),
             &limits,
@@ -211,12 +211,12 @@ fn parts(
         default_search,
         agents: agents(search),
         agent_scope: Scope::Search,
-        upstream,
+        mcp_pool,
         mcp: McpServices::new(gateway, &limits, shutdown.token()),
         client_approvals: Default::default(),
         token_savings: TokenSavings::start(),
         profiles: Profiles::default(),
-        proxy: None,
+        dropin: None,
         usage: Default::default(),
         enriching: Enriching::new(None, Default::default(), data, None).unwrap(),
         allowed_hosts: Vec::new(),

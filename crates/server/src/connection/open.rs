@@ -24,7 +24,7 @@ const MAX_ENDING: usize = 32;
 /// A new connection closes the one that has been without a request for longest. So connections that
 /// send nothing, or a request without end, cannot keep others out.
 pub struct Connections {
-    state: Mutex<State>,
+    state: Mutex<ConnectionTable>,
     /// A connection ended, or became idle.
     changed: Notify,
     max: usize,
@@ -34,7 +34,7 @@ pub struct Connections {
 }
 
 #[derive(Default)]
-struct State {
+struct ConnectionTable {
     /// A logical clock: its ticks number connections and order the times they became idle.
     clock: u64,
     open: HashMap<u64, Entry>,
@@ -114,7 +114,7 @@ impl Connections {
 
     /// Closes the connection that has been idle for longest, of this address if one is given. False
     /// when none is idle.
-    fn end_idlest(&self, state: &mut State, address: Option<IpAddr>) -> bool {
+    fn end_idlest(&self, state: &mut ConnectionTable, address: Option<IpAddr>) -> bool {
         // The map is sorted by the time the connections became idle.
         let mut oldest_first = state.idle.iter();
         let idlest = oldest_first.find(|(_, number)| match address {
@@ -138,7 +138,7 @@ impl Connections {
     }
 }
 
-impl State {
+impl ConnectionTable {
     fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock

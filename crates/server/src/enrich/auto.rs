@@ -9,7 +9,7 @@ use toolscout_index::{Searcher, Tool};
 
 use super::super::App;
 use super::super::error::ApiResult;
-use super::super::registry::OpenCatalog;
+use super::super::served::OpenCatalog;
 use super::account::ALREADY_ENRICHING;
 use super::work::{Answered, Work};
 use toolscout_base::config::EnrichMode;

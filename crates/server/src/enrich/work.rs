@@ -7,7 +7,7 @@ use toolscout_index::{Enrichment, Tool};
 
 use super::super::App;
 use super::super::error::{ApiError, ApiResult};
-use super::super::registry::OpenCatalog;
+use super::super::served::OpenCatalog;
 use super::super::tasks::{MAX_LISTED_FAILURES, Task, TaskBody};
 use super::super::wire::{ItemError, ItemResult, ItemStatus};
 use super::account::Reserved;

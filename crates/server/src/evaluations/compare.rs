@@ -1,7 +1,7 @@
 //! What an evaluation is compared with.
 
 use super::super::error::{ApiError, ApiResult};
-use super::store::{Evaluated, Store};
+use super::files::{Evaluated, EvaluationFiles};
 use super::wire::{AgainstBody, ArmChange};
 use toolscout_eval::answered::{Answer, AnsweredQuery, Change, Earlier, change};
 use toolscout_eval::metrics::{Metric, headline};
@@ -26,7 +26,11 @@ impl Against {
     ///
     /// # Errors
     /// 404 for an unknown evaluation.
-    pub fn find(store: &Store, evaluated: &Evaluated, named: Option<&str>) -> ApiResult<Self> {
+    pub fn find(
+        store: &EvaluationFiles,
+        evaluated: &Evaluated,
+        named: Option<&str>,
+    ) -> ApiResult<Self> {
         match named.unwrap_or("last") {
             "none" => Ok(Against::Nothing),
             "a" => Ok(Against::ArmA),

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::super::error::{ApiError, ApiResult};
 use super::super::paging;
 use super::compare::{Against, main_metric};
-use super::store::Evaluated;
+use super::files::Evaluated;
 use super::wire::{AnswerBefore, QueriesParams, QueryAnswer, QueryPage, QueryRow, QuerySort};
 use toolscout_eval::answered::{Answer, AnsweredQuery};
 use toolscout_eval::metrics::Metric;

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse as _, Response};
 
 use super::super::error::{ApiError, ApiResult};
 use super::compare::metrics;
-use super::store::Evaluated;
+use super::files::Evaluated;
 use super::wire::latency;
 use toolscout_base::known_secrets;
 use toolscout_eval::dataset::LeftOut;

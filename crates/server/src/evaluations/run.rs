@@ -10,10 +10,10 @@ use uuid::Uuid;
 
 use super::super::App;
 use super::super::error::{ApiError, ApiResult, unknown_catalog};
-use super::super::registry::OpenCatalog;
+use super::super::served::OpenCatalog;
 use super::super::tasks::Task;
 use super::super::threads::blocking;
-use super::store::Evaluated;
+use super::files::Evaluated;
 use super::wire::{ArmFigures, ArmSettings, Evaluation, EvaluationSource, QueryCounts, stages};
 use toolscout_base::clock::unix_ms;
 use toolscout_eval::EvalSet;

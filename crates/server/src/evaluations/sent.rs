@@ -8,9 +8,9 @@ use toolscout_index::{Tool, ToolId};
 use uuid::Uuid;
 
 use super::super::error::{ApiError, ApiResult};
-use super::super::registry::OpenCatalog;
+use super::super::served::OpenCatalog;
+use super::files::Evaluated;
 use super::run::counts;
-use super::store::Evaluated;
 use super::wire::{ArmFigures, Evaluation, EvaluationSource, SentParams, SentReport, stages};
 use super::{MAX_QUERIES, check_name};
 use toolscout_base::clock::unix_ms;

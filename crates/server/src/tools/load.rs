@@ -9,7 +9,7 @@ use toolscout_index::{Changes, Tool, ToolId};
 
 use super::super::error::ApiResult;
 use super::super::extract::Json;
-use super::super::registry::OpenCatalog;
+use super::super::served::OpenCatalog;
 use super::super::stream::Step;
 use super::super::tasks::{MAX_LISTED_FAILURES, Task, Tasks};
 use super::super::wire::{ChangeCounts, ItemResult, ItemStatus, ToolWarning, failed_item};

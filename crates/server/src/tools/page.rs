@@ -4,7 +4,7 @@ use toolscout_index::{Searcher, Tool, ToolId};
 
 use super::super::error::ApiResult;
 use super::super::paging;
-use super::super::registry::Pushed;
+use super::super::served::Pushed;
 use super::super::wire::ToolBody;
 use super::ToolPage;
 use toolscout_state::shared::PageOf;

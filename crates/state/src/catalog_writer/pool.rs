@@ -56,7 +56,7 @@ pub struct TaskId(u64);
 
 /// The threads and the queues.
 pub struct Pool {
-    state: Mutex<State>,
+    state: Mutex<Queues>,
     /// Wakes threads of each lane, the one that keeps the time, and those that wait for an end.
     changes_due: Condvar,
     embedding_due: Condvar,
@@ -65,7 +65,7 @@ pub struct Pool {
 }
 
 #[derive(Default)]
-struct State {
+struct Queues {
     tasks: HashMap<TaskId, Entry>,
     changes: VecDeque<TaskId>,
     embedding: VecDeque<TaskId>,
@@ -243,7 +243,7 @@ impl Pool {
     }
 
     /// Queues a task after its turn. Returns one that has ended.
-    fn finish(&self, state: &mut State, id: TaskId, next: Next) -> Option<Entry> {
+    fn finish(&self, state: &mut Queues, id: TaskId, next: Next) -> Option<Entry> {
         let entry = state.tasks.get_mut(&id)?;
         let was_called = entry.phase == Phase::RunningCalled;
         entry.phase = Phase::Idle;
@@ -263,7 +263,7 @@ impl Pool {
     }
 
     /// Queues a task that has no turn.
-    fn queue(&self, state: &mut State, id: TaskId, lane: Lane) {
+    fn queue(&self, state: &mut Queues, id: TaskId, lane: Lane) {
         let Some(entry) = state.tasks.get_mut(&id) else {
             return;
         };
@@ -283,7 +283,7 @@ impl Pool {
         self.due(lane).notify_one();
     }
 
-    fn remove(&self, state: &mut State, id: TaskId) -> Option<Entry> {
+    fn remove(&self, state: &mut Queues, id: TaskId) -> Option<Entry> {
         let entry = state.tasks.remove(&id)?;
         if let Some(at) = entry.timer {
             state.timers.remove(&(at, id));
@@ -339,7 +339,7 @@ impl Pool {
     }
 }
 
-impl State {
+impl Queues {
     /// Takes the next task of a lane for a turn.
     fn take(&mut self, lane: Lane) -> Option<(TaskId, Arc<dyn Task>)> {
         while let Some(id) = self.queue_mut(lane).pop_front() {

@@ -21,12 +21,12 @@ use super::error::{ApiError, ApiResult};
 use super::extract::RawBody;
 use super::mcp::HasOwnErrorBody;
 use super::profiles::PROFILE;
-use super::registry::ServedSnapshots;
+use super::served::ServedSnapshots;
 use super::threads::blocking;
 use toolscout_agent::Agents;
 use toolscout_dropin::{
-    self, AgentQuestion, AnswerBody, Dialect, ExtraCatalog, Failure, ProviderKey, Proxy,
-    ProxyAnswer, ProxyRequest,
+    self, AgentQuestion, AnswerBody, Dialect, DropIn, DropInAnswer, DropInRequest, ExtraCatalog,
+    Failure, ProviderKey,
 };
 use toolscout_gate::usage::Place;
 use toolscout_state::keys::{self, Scope};
@@ -160,14 +160,14 @@ async fn listed_models(
     dialect: Dialect,
     sender: &Sender,
     headers: &HeaderMap,
-) -> Result<ProxyAnswer, Problem> {
+) -> Result<DropInAnswer, Problem> {
     let has_agent = has_agent(app);
     // If `--llm` is a script, there is no provider, and the agents are the only models.
-    if app.proxy.is_none() && has_agent {
+    if app.dropin.is_none() && has_agent {
         let mut headers = HeaderMap::new();
         let json = HeaderValue::from_static("application/json");
         headers.insert(header::CONTENT_TYPE, json);
-        return Ok(ProxyAnswer {
+        return Ok(DropInAnswer {
             status: 200,
             headers,
             body: AnswerBody::Whole(toolscout_dropin::agents_alone(agent_names(app))),
@@ -198,7 +198,7 @@ async fn answer(
     dialect: Dialect,
     wanted: Wanted,
     request: Request,
-) -> Result<ProxyAnswer, Problem> {
+) -> Result<DropInAnswer, Problem> {
     let (mut parts, body) = request.into_parts();
     let sender = Sender::of(app, &mut parts).await?;
     let (headers, query) = (parts.headers.clone(), parts.uri.query().map(str::to_owned));
@@ -223,16 +223,16 @@ async fn answer(
             return Ok(toolscout_dropin::counted_here(dialect, body).await?);
         }
         let answer = agent::answer(app, &sender, &headers, question).await?;
-        let ignored = headers::ignored(app.proxy.as_ref(), &headers);
+        let ignored = headers::ignored(app.dropin.as_ref(), &headers);
         return Ok(with_ignored(answer, ignored));
     }
-    let proxy = configured(app, Some(&body))?;
-    let ignored = headers::ignored(Some(&proxy), &headers);
-    let request = ProxyRequest {
+    let dropin = configured(app, Some(&body))?;
+    let ignored = headers::ignored(Some(&dropin), &headers);
+    let request = DropInRequest {
         dialect,
         id: id.map(|RequestId(id)| id).unwrap_or_default(),
         defer: headers::defer_choice(&headers)?,
-        extra: extra_catalog(app, &proxy, &sender.grant, &headers).await?,
+        extra: extra_catalog(app, &dropin, &sender.grant, &headers).await?,
         owner: sender.owner,
         key: sender.key,
         headers,
@@ -241,14 +241,14 @@ async fn answer(
         reserved: Some(reserved),
     };
     let answer = match wanted {
-        Wanted::Answer => proxy.answer(request).await?,
-        Wanted::Tokens => proxy.count(request).await?,
+        Wanted::Answer => dropin.answer(request).await?,
+        Wanted::Tokens => dropin.count(request).await?,
     };
     Ok(with_ignored(answer, ignored))
 }
 
 /// The answer, with the names of headers that are not known.
-fn with_ignored(mut answer: ProxyAnswer, ignored: Option<HeaderValue>) -> ProxyAnswer {
+fn with_ignored(mut answer: DropInAnswer, ignored: Option<HeaderValue>) -> DropInAnswer {
     if let Some(ignored) = ignored {
         answer.headers.insert(headers::IGNORED, ignored);
     }
@@ -268,9 +268,9 @@ fn body_error(error: ApiError) -> ApiError {
 }
 
 /// What passes requests to a provider. `body` is that of the request, if it names a model.
-fn configured(app: &App, body: Option<&Bytes>) -> Result<Proxy, Problem> {
-    if let Some(proxy) = &app.proxy {
-        return Ok(proxy.clone());
+fn configured(app: &App, body: Option<&Bytes>) -> Result<DropIn, Problem> {
+    if let Some(dropin) = &app.dropin {
+        return Ok(dropin.clone());
     }
     if has_agent(app)
         && let Some(model) = body.and_then(toolscout_dropin::requested_model)
@@ -318,7 +318,7 @@ fn has_agent(app: &App) -> bool {
 
 /// Whether any model answers here.
 fn serves_models(app: &App) -> bool {
-    app.proxy.is_some() || has_agent(app)
+    app.dropin.is_some() || has_agent(app)
 }
 
 /// The headers of answers that are ours.
@@ -328,7 +328,7 @@ pub fn answer_headers() -> impl Iterator<Item = HeaderName> {
 
 /// Warns where requests with a key of ours would go to the provider without any key.
 pub async fn warn_of_missing_keys(app: &App) {
-    let keyless = app.proxy.as_ref().map(Proxy::keyless_providers);
+    let keyless = app.dropin.as_ref().map(DropIn::keyless_providers);
     let keyless = keyless.unwrap_or_default();
     if keyless.is_empty() {
         return;
@@ -358,7 +358,7 @@ struct Sender {
 
 impl Sender {
     async fn of(app: &App, parts: &mut Parts) -> Result<Self, Problem> {
-        let config = app.proxy.as_ref().map(Proxy::config);
+        let config = app.dropin.as_ref().map(DropIn::config);
         let brings_own_key = config.is_some_and(|config| config.key_from_client);
         let credentials = take_credentials(&mut parts.headers);
         if !brings_own_key {
@@ -376,7 +376,7 @@ impl Sender {
             parts.headers.remove(name);
         }
         let has_key = match config {
-            Some(config) => config.upstream.key.is_some() || config.upstream.messages_key.is_some(),
+            Some(config) => config.provider.key.is_some() || config.provider.messages_key.is_some(),
             None => false,
         };
         // If neither the server nor the sender has a key, the client's credentials are for the
@@ -433,12 +433,12 @@ fn owner_by_credentials(credentials: &HeaderMap) -> String {
 /// The catalog that the header names, or the part of one that a profile names. The key must be for it.
 async fn extra_catalog(
     app: &App,
-    proxy: &Proxy,
+    dropin: &DropIn,
     grant: &Grant,
     headers: &HeaderMap,
 ) -> ApiResult<Option<ExtraCatalog>> {
     if headers.contains_key(PROFILE) {
-        return extra_profile(app, proxy, grant, headers).await;
+        return extra_profile(app, dropin, grant, headers).await;
     }
     let Some(name) = headers.get(headers::CATALOG) else {
         return Ok(None);
@@ -458,7 +458,7 @@ async fn extra_catalog(
     let name = name.to_str().unwrap_or_default();
     grant.reads(name)?;
     let catalog = app.catalogs.get(name).await?;
-    let caller = calls::caller(app, proxy, grant, Arc::clone(&catalog), None)?;
+    let caller = calls::caller(app, dropin, grant, Arc::clone(&catalog), None)?;
     let place = Place {
         catalog: Some(name.to_owned()),
         profile: None,
@@ -473,7 +473,7 @@ async fn extra_catalog(
 
 async fn extra_profile(
     app: &App,
-    proxy: &Proxy,
+    dropin: &DropIn,
     grant: &Grant,
     headers: &HeaderMap,
 ) -> ApiResult<Option<ExtraCatalog>> {
@@ -488,7 +488,7 @@ async fn extra_profile(
         return Ok(None);
     };
     let open = chosen.open(grant).await?;
-    let caller = calls::caller(app, proxy, grant, open.snapshots.catalog(), Some(&open))?;
+    let caller = calls::caller(app, dropin, grant, open.snapshots.catalog(), Some(&open))?;
     Ok(Some(ExtraCatalog {
         search: open.search,
         caller,
@@ -548,7 +548,7 @@ impl Problem {
     }
 }
 
-fn response_of(answer: ProxyAnswer) -> Response {
+fn response_of(answer: DropInAnswer) -> Response {
     let body = match answer.body {
         AnswerBody::Whole(bytes) => Body::from(bytes),
         AnswerBody::Stream(stream) => {

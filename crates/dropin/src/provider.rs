@@ -9,7 +9,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Response, Url};
 use tokio::time::timeout;
 
-use crate::ProxyRequest;
+use crate::DropInRequest;
 use crate::answer_bounds::HeldAnswer;
 use crate::dialect::Dialect;
 use crate::failure::Failure;
@@ -49,7 +49,7 @@ const POOL_IDLE: Duration = Duration::from_secs(4);
 
 /// Where a provider is, and how long it may take.
 #[derive(Clone)]
-pub struct UpstreamConfig {
+pub struct ProviderConfig {
     /// The base URL of the OpenAI dialects, including `/v1`.
     pub base_url: String,
     /// Its key.
@@ -68,11 +68,11 @@ pub struct UpstreamConfig {
     pub whole_timeout: Duration,
 }
 
-impl UpstreamConfig {
+impl ProviderConfig {
     /// The defaults for a provider at this base URL: the waits of the agent's model.
     pub fn new(base_url: impl Into<String>) -> Self {
         let waits = toolscout_gate::llm::EndpointConfig::new("", "");
-        UpstreamConfig {
+        ProviderConfig {
             base_url: base_url.into(),
             key: None,
             messages_url: None,
@@ -85,10 +85,10 @@ impl UpstreamConfig {
     }
 }
 
-impl fmt::Debug for UpstreamConfig {
+impl fmt::Debug for ProviderConfig {
     /// Without the keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "UpstreamConfig({})", self.base_url)
+        write!(f, "ProviderConfig({})", self.base_url)
     }
 }
 
@@ -113,19 +113,19 @@ impl fmt::Debug for ProviderKey {
 
 /// A client of the provider. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Upstream {
+pub struct Provider {
     client: Client,
-    config: UpstreamConfig,
+    config: ProviderConfig,
     base: Url,
     messages: Url,
 }
 
-impl Upstream {
+impl Provider {
     /// Creates a client without connecting.
     ///
     /// # Errors
     /// For a base URL that cannot be used.
-    pub fn new(config: UpstreamConfig) -> Result<Self, LlmError> {
+    pub fn new(config: ProviderConfig) -> Result<Self, LlmError> {
         for key in config.key.iter().chain(&config.messages_key) {
             known_secrets::add(key);
         }
@@ -148,7 +148,7 @@ impl Upstream {
             url: config.base_url.clone(),
             reason: error.to_string(),
         })?;
-        Ok(Upstream {
+        Ok(Provider {
             client,
             config,
             base,
@@ -182,7 +182,7 @@ impl Upstream {
     /// Where none begins. An answer with an error status is an answer.
     pub async fn send(
         &self,
-        request: &ProxyRequest,
+        request: &DropInRequest,
         body: Bytes,
         streams: bool,
     ) -> Result<Response, Failure> {
@@ -194,8 +194,8 @@ impl Upstream {
     /// Asks how many tokens a request has.
     ///
     /// # Errors
-    /// As [`Upstream::send`].
-    pub async fn count(&self, request: &ProxyRequest, body: Bytes) -> Result<Response, Failure> {
+    /// As [`Provider::send`].
+    pub async fn count(&self, request: &DropInRequest, body: Bytes) -> Result<Response, Failure> {
         let limit = self.config.first_token_timeout;
         let path = request.dialect.counting_path();
         self.post(request, path, body, limit).await
@@ -203,12 +203,12 @@ impl Upstream {
 
     async fn post(
         &self,
-        request: &ProxyRequest,
+        request: &DropInRequest,
         path: &str,
         body: Bytes,
         limit: Duration,
     ) -> Result<Response, Failure> {
-        let ProxyRequest { dialect, query, .. } = request;
+        let DropInRequest { dialect, query, .. } = request;
         let mut url = join(self.base_for(*dialect), path);
         url.set_query(query.as_deref());
         let headers = self.headers(*dialect, &request.headers, &request.key);
@@ -220,7 +220,7 @@ impl Upstream {
     /// Asks for the list of models.
     ///
     /// # Errors
-    /// As [`Upstream::send`].
+    /// As [`Provider::send`].
     pub async fn models(
         &self,
         dialect: Dialect,
@@ -251,7 +251,7 @@ impl Upstream {
     /// A whole answer of at most this many bytes.
     ///
     /// # Errors
-    /// As [`Upstream::chunk`], and for a longer one.
+    /// As [`Provider::chunk`], and for a longer one.
     pub async fn whole(&self, response: &mut Response, most: usize) -> Result<Bytes, Failure> {
         let mut body = Vec::new();
         while let Some(chunk) = self.chunk(response).await? {
@@ -269,7 +269,7 @@ impl Upstream {
     /// A whole answer, held until its exchange ends.
     ///
     /// # Errors
-    /// As [`Upstream::chunk`], and for one that is too long.
+    /// As [`Provider::chunk`], and for one that is too long.
     pub(super) async fn held(
         &self,
         response: &mut Response,
@@ -479,24 +479,24 @@ mod tests {
 
     #[test]
     fn each_provider_gets_its_own_key() {
-        let key_for = |config: UpstreamConfig, dialect| {
-            let upstream = Upstream::new(config).unwrap();
-            let headers = upstream.headers(dialect, &HeaderMap::new(), &ProviderKey::OfServer);
+        let key_for = |config: ProviderConfig, dialect| {
+            let provider = Provider::new(config).unwrap();
+            let headers = provider.headers(dialect, &HeaderMap::new(), &ProviderKey::OfServer);
             let value = headers.values().next().cloned();
             value.map(|value| value.to_str().unwrap().to_owned())
         };
-        let mut config = UpstreamConfig::new("http://h/v1");
+        let mut config = ProviderConfig::new("http://h/v1");
         config.key = Some("k".into());
         assert_eq!(key_for(config.clone(), Dialect::Chat).unwrap(), "Bearer k");
         assert_eq!(key_for(config.clone(), Dialect::Messages).unwrap(), "k");
         config.messages_url = Some("http://other/v1/".into());
         assert_eq!(key_for(config.clone(), Dialect::Messages), None);
-        let upstream = Upstream::new(config).unwrap();
-        assert_eq!(upstream.keyless_addresses(), ["http://other"]);
-        let local = UpstreamConfig::new("http://127.0.0.1:11434/v1");
-        let local = Upstream::new(local).unwrap();
+        let provider = Provider::new(config).unwrap();
+        assert_eq!(provider.keyless_addresses(), ["http://other"]);
+        let local = ProviderConfig::new("http://127.0.0.1:11434/v1");
+        let local = Provider::new(local).unwrap();
         assert_eq!(local.keyless_addresses(), Vec::<String>::new());
-        let url = join(upstream.base_for(Dialect::Messages), "/messages");
+        let url = join(provider.base_for(Dialect::Messages), "/messages");
         assert_eq!(url.as_str(), "http://other/v1/messages");
     }
 }

@@ -94,17 +94,17 @@ fn item_bytes(item: &Item) -> usize {
 }
 
 /// The memory of all conversations.
-pub struct Memory {
-    state: Mutex<State>,
+pub struct KeptConversations {
+    state: Mutex<Entries>,
     most_bytes: usize,
 }
 
-struct State {
+struct Entries {
     entries: LruCache<ConversationKey, Entry>,
     bytes: usize,
 }
 
-impl State {
+impl Entries {
     /// Adds an entry, unless it alone is too large. Those that were not asked for longest make room.
     fn put(&mut self, key: ConversationKey, entry: Entry, most_bytes: usize) {
         if let Some(former) = self.entries.pop(&key) {
@@ -128,14 +128,14 @@ impl State {
     }
 }
 
-impl Memory {
+impl KeptConversations {
     /// A memory of this many answers and items, and of this size.
     pub fn new(entries: NonZeroUsize, most_bytes: usize) -> Self {
-        let state = State {
+        let state = Entries {
             entries: LruCache::new(entries),
             bytes: 0,
         };
-        Memory {
+        KeptConversations {
             state: Mutex::new(state),
             most_bytes,
         }
@@ -298,7 +298,7 @@ impl Restored {
 
 /// Puts back what the client does not see of its conversation.
 pub fn restore(
-    memory: &Memory,
+    memory: &KeptConversations,
     protocol: &dyn Protocol,
     owner: &str,
     mut identity: Identity,
@@ -378,8 +378,8 @@ fn unknown_item() -> Item {
 mod tests {
     use super::*;
 
-    fn memory(entries: usize, most_bytes: usize) -> Memory {
-        Memory::new(NonZeroUsize::new(entries).unwrap(), most_bytes)
+    fn memory(entries: usize, most_bytes: usize) -> KeptConversations {
+        KeptConversations::new(NonZeroUsize::new(entries).unwrap(), most_bytes)
     }
 
     fn key(text: &str) -> ConversationKey {

@@ -18,8 +18,8 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use toolscout::assembly::{self, Settings};
+use toolscout::dropin::{DropInConfig, ProviderConfig};
 use toolscout::http::{Exposure, Limits};
-use toolscout::proxy::{ProxyConfig, UpstreamConfig};
 use toolscout::shutdown::Shutdown;
 use toolscout_index::Options;
 use toolscout_index::embed::StaticTable;
@@ -150,7 +150,7 @@ async fn start(data: &TempDir) -> (String, String) {
         exposure: Exposure::Loopback,
         limits: Limits::default(),
         agents: None,
-        upstream: Default::default(),
+        mcp_pool: Default::default(),
         gateway: Default::default(),
         profiles: Vec::new(),
         enrich: Default::default(),
@@ -158,7 +158,7 @@ async fn start(data: &TempDir) -> (String, String) {
         usage: Default::default(),
         shadow: None,
         agent_scope: toolscout::keys::Scope::Search,
-        proxy: Some(ProxyConfig::new(UpstreamConfig::new(format!(
+        dropin: Some(DropInConfig::new(ProviderConfig::new(format!(
             "{provider}/v1"
         )))),
     };

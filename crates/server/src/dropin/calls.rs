@@ -11,9 +11,9 @@ use crate::access::Grant;
 use crate::calls::TrialDirectory;
 use crate::error::ApiResult;
 use crate::profiles::OpenProfile;
-use crate::registry::OpenCatalog;
+use crate::served::OpenCatalog;
 use toolscout_agent::AgentConfig;
-use toolscout_dropin::{CalledTool, Proxy, ToolCaller};
+use toolscout_dropin::{CalledTool, DropIn, ToolCaller};
 use toolscout_gate::gate::{
     Answer, ApprovalRequest, Approver, Call, Caller, Directory as _, Gate, GateContext,
 };
@@ -29,12 +29,12 @@ use toolscout_state::keys::Scope;
 /// 503 while the server starts.
 pub fn caller(
     app: &App,
-    proxy: &Proxy,
+    dropin: &DropIn,
     grant: &Grant,
     catalog: Arc<OpenCatalog>,
     profile: Option<&OpenProfile>,
 ) -> ApiResult<Option<Arc<dyn ToolCaller>>> {
-    if !proxy.config().calls_tools {
+    if !dropin.config().calls_tools {
         return Ok(None);
     }
     let place = match profile {

@@ -128,13 +128,13 @@ pub struct Recorded {
 }
 
 /// The use of tools in the database of a data directory. Methods block.
-pub struct UsageStore {
+pub struct UsageDatabase {
     path: PathBuf,
     connection: Connection,
     max_tool_rows: u64,
 }
 
-impl UsageStore {
+impl UsageDatabase {
     /// Opens the database; creates it if necessary.
     ///
     /// # Errors
@@ -142,7 +142,7 @@ impl UsageStore {
     pub fn open(data: &Path) -> Result<Self, UsageError> {
         let path = data.join(FILE_NAME);
         match database::open(&path, LAYOUT) {
-            Ok(connection) => Ok(UsageStore {
+            Ok(connection) => Ok(UsageDatabase {
                 path,
                 connection,
                 max_tool_rows: MAX_TOOL_ROWS,
@@ -675,15 +675,15 @@ mod tests {
         tally
     }
 
-    fn ids(store: &UsageStore, since: i64) -> Vec<String> {
+    fn ids(store: &UsageDatabase, since: i64) -> Vec<String> {
         store.tools("c", since).unwrap().into_keys().collect()
     }
 
     #[test]
     fn figures_of_several_writes_and_processes_add_up() {
         let folder = tempfile::tempdir().unwrap();
-        let mut one = UsageStore::open(folder.path()).unwrap();
-        let mut other = UsageStore::open(folder.path()).unwrap();
+        let mut one = UsageDatabase::open(folder.path()).unwrap();
+        let mut other = UsageDatabase::open(folder.path()).unwrap();
         let mut tally = Tally::of(7);
         let figures = tally.tool("c", &ToolId::parse("s/t").unwrap());
         (figures.calls, figures.successes) = (3, 1);
@@ -708,7 +708,7 @@ mod tests {
     #[test]
     fn old_days_are_removed_and_so_are_the_oldest_of_too_many_rows() {
         let folder = tempfile::tempdir().unwrap();
-        let mut store = UsageStore::open(folder.path()).unwrap();
+        let mut store = UsageDatabase::open(folder.path()).unwrap();
         for (day, tools) in [(1, ["a", "b"]), (2, ["c", "d"]), (3, ["e", "f"])] {
             store.write(&shown(day, &tools)).unwrap();
         }
@@ -729,7 +729,7 @@ mod tests {
     #[test]
     fn a_forgotten_catalog_leaves_nothing_and_others_stay() {
         let folder = tempfile::tempdir().unwrap();
-        let mut store = UsageStore::open(folder.path()).unwrap();
+        let mut store = UsageDatabase::open(folder.path()).unwrap();
         let mut tally = shown(1, &["secret_name"]);
         tally.tool("other", &ToolId::parse("t").unwrap()).calls = 1;
         for catalog in ["c", "other"] {
@@ -760,7 +760,7 @@ mod tests {
     #[test]
     fn missed_requests_are_bounded_by_number_and_age_and_can_be_forgotten() {
         let folder = tempfile::tempdir().unwrap();
-        let mut store = UsageStore::open(folder.path()).unwrap();
+        let mut store = UsageDatabase::open(folder.path()).unwrap();
         let request = |number: u64| {
             let request = MissedRequest {
                 at_ms: first_ms(number as i64 / 6_000),
@@ -785,7 +785,7 @@ mod tests {
     #[test]
     fn callers_beyond_the_bound_of_a_day_are_counted_together() {
         let folder = tempfile::tempdir().unwrap();
-        let mut store = UsageStore::open(folder.path()).unwrap();
+        let mut store = UsageDatabase::open(folder.path()).unwrap();
         let mut tally = Tally::of(1);
         let callers = MAX_CALLERS_A_DAY + 5;
         for number in 0..callers {

@@ -6,8 +6,8 @@ use toolscout_index::{Tool, ToolId};
 use super::*;
 use toolscout_state::catalog_writer::{Change, WriteError};
 
-fn registry(dir: &tempfile::TempDir, limits: Limits) -> Registry {
-    Registry::new(
+fn registry(dir: &tempfile::TempDir, limits: Limits) -> ServedCatalogs {
+    ServedCatalogs::new(
         DataDir::new(dir.path()),
         EmbeddersOf::new(Options::default(), None),
         &limits,
@@ -16,7 +16,7 @@ fn registry(dir: &tempfile::TempDir, limits: Limits) -> Registry {
     )
 }
 
-async fn with_catalogs(names: &[&str], limits: Limits) -> (tempfile::TempDir, Registry) {
+async fn with_catalogs(names: &[&str], limits: Limits) -> (tempfile::TempDir, ServedCatalogs) {
     let dir = tempfile::tempdir().unwrap();
     let registry = registry(&dir, limits);
     for name in names {
@@ -36,7 +36,7 @@ fn upsert(name: &str) -> Change {
     Change::Upsert(vec![Tool::new("s", name).unwrap()])
 }
 
-fn open_names(registry: &Registry) -> Vec<String> {
+fn open_names(registry: &ServedCatalogs) -> Vec<String> {
     let open = registry.all_open();
     open.iter().map(|open| open.name.clone()).collect()
 }

@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use crate::error::{ApiError, ApiResult};
 use crate::profiles::PROFILE;
 use toolscout_base::printable;
-use toolscout_dropin::{CONVERSATION_HEADER, DeferChoice, Proxy};
+use toolscout_dropin::{CONVERSATION_HEADER, DeferChoice, DropIn};
 
 /// Chooses which tools are deferred: `off`, or the number of tokens from which on they are.
 const DEFER: HeaderName = HeaderName::from_static("x-toolscout-defer");
@@ -62,7 +62,7 @@ pub fn check_for_agent(headers: &HeaderMap) -> ApiResult<()> {
 
 /// The names of headers that look like these and are not known, for the client; the log is told of
 /// each once.
-pub fn ignored(proxy: Option<&Proxy>, headers: &HeaderMap) -> Option<HeaderValue> {
+pub fn ignored(dropin: Option<&DropIn>, headers: &HeaderMap) -> Option<HeaderValue> {
     let mut names = Vec::new();
     for name in headers.keys() {
         let is_known = [DEFER, CATALOG, CONVERSATION, PROFILE].contains(name);
@@ -73,7 +73,7 @@ pub fn ignored(proxy: Option<&Proxy>, headers: &HeaderMap) -> Option<HeaderValue
     // Bounded, so that a client cannot fill the log or the answer with invented names.
     names.truncate(MAX_IGNORED);
     for header in &names {
-        if proxy.is_none_or(|proxy| proxy.is_said_first(&format!("header {header}"))) {
+        if dropin.is_none_or(|dropin| dropin.is_said_first(&format!("header {header}"))) {
             tracing::warn!(
                 header,
                 "a header of a request is not known; there are X-Toolscout-Defer, X-Toolscout-Catalog, \

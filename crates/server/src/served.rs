@@ -215,7 +215,7 @@ struct Shared {
 /// The catalogs of the data directory, or of the store. A bounded number is open, and a bounded number
 /// of bytes. Opening one more closes the least recently used that nobody holds; the agent and the
 /// gateway hold the default one.
-pub struct Registry {
+pub struct ServedCatalogs {
     opener: Arc<Opener>,
     open: OpenCatalogs,
     /// Catalogs that could not be opened, with the reason.
@@ -232,7 +232,7 @@ pub struct Registry {
     max_open_bytes: u64,
 }
 
-impl Registry {
+impl ServedCatalogs {
     /// The catalogs of `data`, none of them open yet.
     pub fn new(
         data: DataDir,
@@ -259,7 +259,7 @@ impl Registry {
             query_vectors: QueryVectors::new(limits.cached_queries),
             open_bytes: Arc::default(),
         };
-        Registry {
+        ServedCatalogs {
             opener: Arc::new(opener),
             open: OpenCatalogs::default(),
             damaged: RwLock::default(),

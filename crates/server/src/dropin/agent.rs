@@ -20,7 +20,7 @@ use toolscout_agent::{Event, Question};
 use toolscout_base::clock::unix_ms;
 use toolscout_base::printable;
 use toolscout_dropin::{
-    AgentAnswer, AgentQuestion, AnswerBody, ConversationKey, Failure, ProxyAnswer,
+    AgentAnswer, AgentQuestion, AnswerBody, ConversationKey, DropInAnswer, Failure,
 };
 use toolscout_state::session::{ConversationId, TurnStatus};
 
@@ -58,7 +58,7 @@ pub async fn answer(
     sender: &Sender,
     headers: &HeaderMap,
     question: AgentQuestion,
-) -> Result<ProxyAnswer, Problem> {
+) -> Result<DropInAnswer, Problem> {
     let tools = question_tools(app, &sender.grant, headers).await?;
     let continued = question.continued.as_ref();
     let conversation = continued.and_then(|key| app.agent_conversations.get(key));
@@ -113,7 +113,7 @@ struct Answering {
 }
 
 impl Answering {
-    async fn whole(mut self) -> Result<ProxyAnswer, Problem> {
+    async fn whole(mut self) -> Result<DropInAnswer, Problem> {
         // `answer` collects the parts.
         while self.next_part_of_text().await.is_some() {}
         if let Some(problem) = self.problem.take() {
@@ -123,7 +123,7 @@ impl Answering {
         Ok(respond("application/json", AnswerBody::Whole(body)))
     }
 
-    fn streamed(self) -> ProxyAnswer {
+    fn streamed(self) -> DropInAnswer {
         let parts = stream::unfold(self, |mut answering| async {
             let part = answering.next_part().await?;
             Some((Ok(part), answering))
@@ -207,10 +207,10 @@ fn waits_for_a_person(id: &str, tool: &str, expires_in_ms: u64) -> String {
     )
 }
 
-fn respond(content_type: &'static str, body: AnswerBody) -> ProxyAnswer {
+fn respond(content_type: &'static str, body: AnswerBody) -> DropInAnswer {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    ProxyAnswer {
+    DropInAnswer {
         status: 200,
         headers,
         body,

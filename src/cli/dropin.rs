@@ -7,13 +7,13 @@ use anyhow::Result;
 use super::agent::AgentArgs;
 use super::context::Context;
 use super::size;
+use crate::dropin::{DropInConfig, ProviderConfig};
 use crate::http::Limits;
-use crate::proxy::{ProxyConfig, UpstreamConfig};
 
 /// How requests pass to the provider of `--llm`.
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Drop-in endpoint for other agents")]
-pub struct ProxyArgs {
+pub struct DropInArgs {
     /// Base URL of the provider of /v1/messages, where it is not that of --llm
     #[arg(long, value_name = "URL", env = "TOOLSCOUT_LLM_MESSAGES")]
     llm_messages: Option<String>,
@@ -60,29 +60,29 @@ pub struct ProxyArgs {
     max_answer_calls: u32,
 }
 
-impl ProxyArgs {
+impl DropInArgs {
     /// The settings; `None` where the model is a script.
     pub fn config(
         &self,
         context: &Context,
         agent: &AgentArgs,
         limits: &Limits,
-    ) -> Result<Option<ProxyConfig>> {
+    ) -> Result<Option<DropInConfig>> {
         let llm = agent.llm();
         let Some(base_url) = llm.base_url() else {
             return Ok(None);
         };
-        let mut upstream = UpstreamConfig::new(base_url);
-        upstream.key = llm.key();
-        upstream.messages_url.clone_from(&self.llm_messages);
-        upstream.messages_key.clone_from(&self.llm_messages_key);
+        let mut provider = ProviderConfig::new(base_url);
+        provider.key = llm.key();
+        provider.messages_url.clone_from(&self.llm_messages);
+        provider.messages_key.clone_from(&self.llm_messages_key);
         // One flag for all: whoever raises it knows how long the provider is silent.
         if let Some(wait) = llm.wait() {
-            upstream.first_token_timeout = wait;
-            upstream.idle_timeout = wait;
-            upstream.whole_timeout = wait;
+            provider.first_token_timeout = wait;
+            provider.idle_timeout = wait;
+            provider.whole_timeout = wait;
         }
-        let mut config = ProxyConfig::new(upstream);
+        let mut config = DropInConfig::new(provider);
         let (pins, tool_budget) = agent.toolbox();
         config.pins = pins.to_vec();
         config.tool_budget_tokens = tool_budget.unwrap_or(config.tool_budget_tokens);

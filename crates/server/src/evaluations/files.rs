@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::super::error::{ApiError, ApiResult};
 use super::super::kept_files::KeptFiles;
-use super::super::registry::OpenCatalog;
+use super::super::served::OpenCatalog;
 use super::unknown_evaluation;
 use super::wire::{Evaluation, EvaluationSource};
 use toolscout_eval::Report;
@@ -47,18 +47,18 @@ struct Head {
 }
 
 /// The evaluations of a catalog.
-pub struct Store {
+pub struct EvaluationFiles {
     files: KeptFiles,
 }
 
-impl Store {
+impl EvaluationFiles {
     /// Those of this catalog.
     pub fn of(catalog: &OpenCatalog) -> Self {
-        Store::in_folder(catalog.folder())
+        EvaluationFiles::in_folder(catalog.folder())
     }
 
     fn in_folder(catalog: &Path) -> Self {
-        Store {
+        EvaluationFiles {
             files: KeptFiles::new(catalog, FOLDER),
         }
     }
@@ -75,7 +75,7 @@ impl Store {
     /// The id of the last one before this over the same queries, with an arm to compare.
     ///
     /// # Errors
-    /// As [`Store::list`].
+    /// As [`EvaluationFiles::list`].
     pub fn before(&self, evaluation: &Evaluation) -> ApiResult<Option<String>> {
         for other in self.list()? {
             // Ids begin with the time, so a smaller id is an earlier evaluation.
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn the_oldest_make_room_and_the_last_of_the_same_queries_is_found() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::in_folder(folder.path());
+        let store = EvaluationFiles::in_folder(folder.path());
         assert!(store.list().unwrap().is_empty());
         let all: Vec<Evaluated> = (0..=MAX_KEPT)
             .map(|number| evaluated(if number % 2 == 0 { "even" } else { "odd" }))
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn damaged_files_drafts_and_paths_are_no_evaluations() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::in_folder(folder.path());
+        let store = EvaluationFiles::in_folder(folder.path());
         let good = evaluated("a");
         store.keep(&good).unwrap();
         let inner = folder.path().join(FOLDER);
@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn a_deleted_catalog_stays_deleted() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::in_folder(&folder.path().join("gone"));
+        let store = EvaluationFiles::in_folder(&folder.path().join("gone"));
         assert_eq!(store.keep(&evaluated("a")).err().unwrap().status, 500);
         assert!(!folder.path().join("gone").exists());
     }

@@ -19,7 +19,7 @@ const MAX_NAME_CHARS: usize = 64;
 /// Why a description does not become an entry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum RegistryError {
+pub enum ServerJsonError {
     /// It has another format.
     #[error(
         "this is no server.json of the MCP registry, nor a list of them: {reason}; it has a `name` and `packages` or `remotes`"
@@ -208,8 +208,8 @@ impl Import {
 /// Chooses a server of a document: a description, or a list of them as the registry answers it.
 ///
 /// # Errors
-/// [`RegistryError`].
-pub fn read(document: &[u8], wanted: Option<&str>) -> Result<Description, RegistryError> {
+/// [`ServerJsonError`].
+pub fn read(document: &[u8], wanted: Option<&str>) -> Result<Description, ServerJsonError> {
     let document: Value = serde_json::from_slice(document).map_err(malformed)?;
     let listed = match document.get("servers") {
         Some(Value::Array(servers)) => servers.clone(),
@@ -221,7 +221,7 @@ pub fn read(document: &[u8], wanted: Option<&str>) -> Result<Description, Regist
         let name = description.get("name").and_then(Value::as_str);
         let Some(name) = name else {
             let reason = "a server has no `name`".into();
-            return Err(RegistryError::Malformed { reason });
+            return Err(ServerJsonError::Malformed { reason });
         };
         if let Some(wanted) = wanted
             && !is_named(name, wanted)
@@ -234,14 +234,14 @@ pub fn read(document: &[u8], wanted: Option<&str>) -> Result<Description, Regist
         .iter()
         .filter_map(|item| item.get("server").unwrap_or(item).get("name")?.as_str());
     let Some(&(first, ..)) = chosen.first() else {
-        return Err(RegistryError::Unknown {
+        return Err(ServerJsonError::Unknown {
             wanted: wanted.unwrap_or_default().to_owned(),
             names: some(all),
         });
     };
     // Several versions of one server are one server.
     if chosen.iter().any(|(name, ..)| *name != first) {
-        return Err(RegistryError::Several {
+        return Err(ServerJsonError::Several {
             count: chosen.len(),
             names: some(chosen.iter().map(|(name, ..)| *name)),
         });
@@ -251,8 +251,8 @@ pub fn read(document: &[u8], wanted: Option<&str>) -> Result<Description, Regist
     Description::deserialize(*description).map_err(malformed)
 }
 
-fn malformed(error: serde_json::Error) -> RegistryError {
-    RegistryError::Malformed {
+fn malformed(error: serde_json::Error) -> ServerJsonError {
+    ServerJsonError::Malformed {
         reason: error.to_string(),
     }
 }
@@ -299,12 +299,12 @@ impl Description {
     /// `only` names the kind to take: `remote`, or the type of a package's registry.
     ///
     /// # Errors
-    /// [`RegistryError::NotRunnable`].
+    /// [`ServerJsonError::NotRunnable`].
     pub fn import(
         &self,
         only: Option<&str>,
         is_installed: &dyn Fn(&str) -> bool,
-    ) -> Result<Import, RegistryError> {
+    ) -> Result<Import, ServerJsonError> {
         let mut reasons = Vec::new();
         let is_wanted = |kind: &str| only.is_none() || only == Some(kind);
         for package in &self.packages {
@@ -335,7 +335,7 @@ impl Description {
                 None => "it names no packages and no remotes".into(),
             });
         }
-        Err(RegistryError::NotRunnable {
+        Err(ServerJsonError::NotRunnable {
             server: line(&excerpt(&self.name, QUOTED_CHARS)),
             reasons,
         })

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::super::error::{ApiError, ApiResult};
 use super::super::kept_files::KeptFiles;
-use super::super::registry::OpenCatalog;
+use super::super::served::OpenCatalog;
 use super::wire::{Head, JudgeProgress, Judging};
 use toolscout_eval::judged_line::JudgedLine;
 
@@ -157,18 +157,18 @@ impl Judged {
 }
 
 /// The judgings of a catalog.
-pub struct Store {
+pub struct JudgingFiles {
     files: KeptFiles,
 }
 
-impl Store {
+impl JudgingFiles {
     /// Those of this catalog.
     pub fn of(catalog: &OpenCatalog) -> Self {
-        Store::in_folder(catalog.folder())
+        JudgingFiles::in_folder(catalog.folder())
     }
 
     fn in_folder(catalog: &Path) -> Self {
-        Store {
+        JudgingFiles {
             files: KeptFiles::new(catalog, FOLDER),
         }
     }
@@ -381,7 +381,7 @@ mod tests {
     #[test]
     fn the_last_judgement_counts_and_can_be_taken_back() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::in_folder(folder.path());
+        let store = JudgingFiles::in_folder(folder.path());
         let mut new = judged();
         store.begin(&new).unwrap();
         let id = new.head.id.clone();
@@ -416,7 +416,7 @@ mod tests {
     #[test]
     fn half_a_line_is_left_out_and_written_over() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::in_folder(folder.path());
+        let store = JudgingFiles::in_folder(folder.path());
         let mut new = judged();
         store.begin(&new).unwrap();
         store
@@ -437,7 +437,7 @@ mod tests {
     #[test]
     fn there_are_few_judgings_and_paths_are_none() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::in_folder(folder.path());
+        let store = JudgingFiles::in_folder(folder.path());
         for _ in 0..MAX_KEPT {
             store.begin(&judged()).unwrap();
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use toolscout_index::{Memory, Options, Searcher};
 
-use super::{OpenCatalog, Registry};
+use super::{OpenCatalog, ServedCatalogs};
 use toolscout_base::cpu_pool::CpuPool;
 use toolscout_finder::shadow::{Original, Surroundings};
 
@@ -34,14 +34,14 @@ impl Original for OpenCatalog {
 /// The catalog that a shadow is of, among those that are served. A shadow opens it not, and keeps it not
 /// open: while it is closed, nobody searches it.
 pub struct ShadowedCatalog {
-    catalogs: Weak<Registry>,
+    catalogs: Weak<ServedCatalogs>,
     name: String,
     cpu_pool: CpuPool,
 }
 
 impl ShadowedCatalog {
     /// The catalog of this name; searches run on the threads of this pool.
-    pub fn new(catalogs: &Arc<Registry>, name: &str, cpu_pool: &CpuPool) -> Self {
+    pub fn new(catalogs: &Arc<ServedCatalogs>, name: &str, cpu_pool: &CpuPool) -> Self {
         ShadowedCatalog {
             catalogs: Arc::downgrade(catalogs),
             name: name.to_owned(),
