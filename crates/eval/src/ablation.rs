@@ -6,7 +6,7 @@ use super::Evaluation;
 use super::arms::{Arm, Limits};
 use super::bootstrap::{Interval, macro_interval};
 use super::judge::Scores;
-use super::metrics::{Metric, headline, mean};
+use super::metrics::{headline, mean};
 
 /// The embedders of an ablation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,97 +26,31 @@ pub struct Step {
     pub after: Option<usize>,
 }
 
+/// Words and the instant embedder, and nothing more.
+const BARE: Parts = Parts {
+    slow_embedders: false,
+    views: false,
+    language_gate: false,
+    clauses: false,
+    ranker: false,
+    ..Parts::ALL
+};
+const VIEWS: Parts = Parts {
+    views: true,
+    ..BARE
+};
+const GATE: Parts = Parts {
+    language_gate: true,
+    ..VIEWS
+};
+
 /// The steps from lexical search to the full search: first with the instant embedder, then, if
 /// there is a slow one, from lexical search again with it.
 pub fn steps(embedding: Embedding) -> Vec<Step> {
-    let hybrid = |name: &str, fusion, parts| Arm {
-        name: name.into(),
-        mode: Mode::Hybrid,
-        fusion,
-        dense_weight: None,
-        parts,
-        limits: Limits::default(),
-        is_as_set: false,
-    };
-    let words = Arm {
-        mode: Mode::Lexical,
-        ..hybrid("words", Fusion::Convex, Parts::ALL)
-    };
-    let bare = Parts {
-        slow_embedders: false,
-        views: false,
-        language_gate: false,
-        clauses: false,
-        ranker: false,
-        ..Parts::ALL
-    };
-    let views = Parts {
-        views: true,
-        ..bare
-    };
-    let gate = Parts {
-        language_gate: true,
-        ..views
-    };
-    let mut arms = vec![
-        words,
-        hybrid("words + table, by rank", Fusion::Rrf, bare),
-        hybrid("by score", Fusion::Convex, bare),
-        hybrid("+ views", Fusion::Convex, views),
-        hybrid("+ language gate", Fusion::Convex, gate),
-        hybrid(
-            "+ clauses",
-            Fusion::Convex,
-            Parts {
-                clauses: true,
-                ..gate
-            },
-        ),
-        hybrid(
-            "+ ranker: no-download tier",
-            Fusion::Convex,
-            Parts {
-                clauses: true,
-                ranker: true,
-                ..gate
-            },
-        ),
-    ];
+    let mut arms = arms_without_model().to_vec();
     let restart = arms.len();
     if embedding == Embedding::Both {
-        let model = |parts| Parts {
-            slow_embedders: true,
-            instant_embedders: false,
-            ..parts
-        };
-        let joint = Parts {
-            slow_embedders: true,
-            ..gate
-        };
-        arms.extend([
-            hybrid("words + model, by rank", Fusion::Rrf, model(bare)),
-            hybrid("model, by score", Fusion::Convex, model(bare)),
-            hybrid("model + views", Fusion::Convex, model(views)),
-            hybrid("model + language gate", Fusion::Convex, model(gate)),
-            hybrid("model + table", Fusion::Convex, joint),
-            hybrid(
-                "model + clauses: whole formula",
-                Fusion::Convex,
-                Parts {
-                    clauses: true,
-                    ..joint
-                },
-            ),
-            hybrid(
-                "model + ranker",
-                Fusion::Convex,
-                Parts {
-                    clauses: true,
-                    ranker: true,
-                    ..joint
-                },
-            ),
-        ]);
+        arms.extend(arms_with_model());
     }
     let mut steps = Vec::new();
     for (position, arm) in arms.into_iter().enumerate() {
@@ -129,6 +63,74 @@ pub fn steps(embedding: Embedding) -> Vec<Step> {
         steps.push(Step { arm, after });
     }
     steps
+}
+
+fn arms_without_model() -> [Arm; 7] {
+    let clauses = Parts {
+        clauses: true,
+        ..GATE
+    };
+    let ranker = Parts {
+        ranker: true,
+        ..clauses
+    };
+    [
+        Arm {
+            mode: Mode::Lexical,
+            ..hybrid("words", Fusion::Convex, Parts::ALL)
+        },
+        hybrid("words + table, by rank", Fusion::Rrf, BARE),
+        hybrid("by score", Fusion::Convex, BARE),
+        hybrid("+ views", Fusion::Convex, VIEWS),
+        hybrid("+ language gate", Fusion::Convex, GATE),
+        hybrid("+ clauses", Fusion::Convex, clauses),
+        hybrid("+ ranker: no-download tier", Fusion::Convex, ranker),
+    ]
+}
+
+/// First with the model in place of the table, then with both.
+fn arms_with_model() -> [Arm; 7] {
+    let joint = Parts {
+        slow_embedders: true,
+        ..GATE
+    };
+    let clauses = Parts {
+        clauses: true,
+        ..joint
+    };
+    let ranker = Parts {
+        ranker: true,
+        ..clauses
+    };
+    [
+        hybrid("words + model, by rank", Fusion::Rrf, by_model(BARE)),
+        hybrid("model, by score", Fusion::Convex, by_model(BARE)),
+        hybrid("model + views", Fusion::Convex, by_model(VIEWS)),
+        hybrid("model + language gate", Fusion::Convex, by_model(GATE)),
+        hybrid("model + table", Fusion::Convex, joint),
+        hybrid("model + clauses: whole formula", Fusion::Convex, clauses),
+        hybrid("model + ranker", Fusion::Convex, ranker),
+    ]
+}
+
+fn by_model(parts: Parts) -> Parts {
+    Parts {
+        slow_embedders: true,
+        instant_embedders: false,
+        ..parts
+    }
+}
+
+fn hybrid(name: &str, fusion: Fusion, parts: Parts) -> Arm {
+    Arm {
+        name: name.into(),
+        mode: Mode::Hybrid,
+        fusion,
+        dense_weight: None,
+        parts,
+        limits: Limits::default(),
+        is_as_set: false,
+    }
 }
 
 /// The nDCG of one step, at the deepest cut-off.
@@ -146,52 +148,49 @@ pub struct Row {
 
 /// The rows of the table. All sets must have been measured with the arms of these steps.
 pub fn rows(evaluations: &[Evaluation], steps: &[Step]) -> Vec<Row> {
-    let columns: Vec<Vec<Vec<f64>>> = (0..steps.len())
-        .map(|step| {
-            evaluations
-                .iter()
-                .map(|evaluation| column(evaluation, step))
-                .collect()
-        })
-        .collect();
-    let seed = evaluations
-        .first()
-        .map_or(0, |evaluation| evaluation.report.seed);
-    let averaged = |columns: &[Vec<f64>]| {
-        let means: Vec<f64> = columns.iter().map(|column| mean(column)).collect();
-        (mean(&means), macro_interval(columns, seed))
-    };
-    let mut rows = Vec::new();
-    for (step, columns_of_step) in steps.iter().zip(&columns) {
+    let mut columns: Vec<Vec<Vec<f64>>> = Vec::with_capacity(steps.len());
+    for step in 0..steps.len() {
+        let evaluations = evaluations.iter();
+        columns.push(evaluations.map(|of_set| column(of_set, step)).collect());
+    }
+    let seed = evaluations.first().map_or(0, |of_set| of_set.report.seed);
+    let mut rows = Vec::with_capacity(steps.len());
+    for (step, of_step) in steps.iter().zip(&columns) {
         rows.push(Row {
             name: step.arm.name.clone(),
-            by_set: columns_of_step.iter().map(|column| mean(column)).collect(),
-            mean: averaged(columns_of_step),
+            by_set: means(of_step),
+            mean: averaged(of_step, seed),
             added: step
                 .after
-                .map(|before| averaged(&differences(columns_of_step, &columns[before]))),
+                .map(|before| averaged(&differences(of_step, &columns[before]), seed)),
         });
     }
     rows
 }
 
+fn means(columns: &[Vec<f64>]) -> Vec<f64> {
+    columns.iter().map(|column| mean(column)).collect()
+}
+
+/// The mean over sets with equal weights, with its interval.
+fn averaged(columns: &[Vec<f64>], seed: u64) -> (f64, Interval) {
+    (mean(&means(columns)), macro_interval(columns, seed))
+}
+
 /// The value of every query of a set by one arm.
 fn column(evaluation: &Evaluation, arm: usize) -> Vec<f64> {
-    let metrics: Vec<Metric> = evaluation.report.arms[arm]
-        .means
-        .0
-        .iter()
-        .map(|(metric, _)| *metric)
-        .collect();
-    let metric = headline(&metrics);
+    let metric = headline(&evaluation.report.arms[arm].means.metrics());
     Scores::strict(&evaluation.set, &evaluation.runs[arm], &[metric])
         .column(metric)
         .to_vec()
 }
 
 fn differences(a: &[Vec<f64>], b: &[Vec<f64>]) -> Vec<Vec<f64>> {
-    let of_set = |(a, b): (&Vec<f64>, &Vec<f64>)| a.iter().zip(b).map(|(a, b)| a - b).collect();
-    a.iter().zip(b).map(of_set).collect()
+    let mut differences = Vec::with_capacity(a.len());
+    for (a, b) in a.iter().zip(b) {
+        differences.push(a.iter().zip(b).map(|(a, b)| a - b).collect());
+    }
+    differences
 }
 
 #[cfg(test)]

@@ -81,10 +81,7 @@ pub fn adapt(
     // Split once more, because the share and the weight must not be chosen on queries that the
     // leaves were fitted to.
     let inner = Split::draw(&split.train, seed.wrapping_add(1))?;
-    let mut ranker = searcher
-        .ranker()
-        .map(|ranker| Ranker::clone(ranker))
-        .ok_or_else(no_ranker)?;
+    let mut ranker = Ranker::clone(searcher.ranker().ok_or_else(no_ranker)?);
     let (legs, test) = examples(&split.test, searcher, on_query)?;
     let (_, train) = examples(&split.train, searcher, on_query)?;
     let (_, fitting) = examples(&inner.train, searcher, &|| ())?;
@@ -95,19 +92,13 @@ pub fn adapt(
     let (kept, mix) = choose(model.trees(), model.mix(), &fitting, &choosing);
     // Fitted again to the whole train half, with what was chosen on its inner halves.
     let fitted = model.adapted(refit(model.trees(), &judged(&train, mix), kept), mix);
-    let column = |trees: &Forest, mix: f32, examples: &[Example]| -> Vec<f64> {
-        examples
-            .iter()
-            .map(|example| example.ndcg(trees, mix))
-            .collect()
-    };
-    let halves = |examples: &[Example]| {
+    let before_and_after = |examples: &[Example]| {
         [
             column(model.trees(), model.mix(), examples),
             column(fitted.trees(), fitted.mix(), examples),
         ]
     };
-    let (train, test) = (halves(&train), halves(&test));
+    let (train, test) = (before_and_after(&train), before_and_after(&test));
     let gain = paired(&test[1], &test[0], seed);
     let of_test = Half::of(&test);
     let adapted = Adapted {
@@ -123,26 +114,25 @@ pub fn adapt(
         accepted: Verdict::of(&of_test, gain.p) == Verdict::Gain,
     };
     *model = fitted;
-    ranker.add_seen(split.train.queries.iter().map(|query| query.text.as_str()));
+    // Later measurements can then say that the ranker was trained on these queries.
+    ranker.add_seen(split.train.query_texts());
     Ok((adapted, ranker))
+}
+
+/// The nDCG of each example.
+fn column(trees: &Forest, mix: f32, examples: &[Example]) -> Vec<f64> {
+    let examples = examples.iter();
+    examples.map(|example| example.ndcg(trees, mix)).collect()
 }
 
 /// The share of old leaves and the weight with the best score on queries that were not fitted to.
 /// Among equal scores the smallest change wins.
 fn choose(trees: &Forest, mix: f32, fitting: &[Example], choosing: &[Example]) -> (f64, f32) {
-    let score = |trees: &Forest, mix: f32| {
-        mean(
-            &choosing
-                .iter()
-                .map(|l| l.ndcg(trees, mix))
-                .collect::<Vec<_>>(),
-        )
-    };
-    let (mut best, mut best_score) = ((1.0, mix), score(trees, mix));
+    let (mut best, mut best_score) = ((1.0, mix), mean(&column(trees, mix, choosing)));
     for kept in KEPT {
         let fitted = refit(trees, &judged(fitting, mix), kept);
         for mix in MIXES {
-            let score = score(&fitted, mix);
+            let score = mean(&column(&fitted, mix, choosing));
             if score > best_score {
                 (best, best_score) = ((kept, mix), score);
             }
@@ -158,19 +148,16 @@ fn judged(examples: &[Example], mix: f32) -> Vec<Judged> {
     } else {
         f64::INFINITY
     };
-    let base = |example: &Example| {
-        example
-            .fused
-            .iter()
-            .map(|&score| f64::from(score) / unit)
-            .collect()
-    };
-    let judged = |example: &Example| Judged {
-        rows: example.rows.clone(),
-        relevant: example.relevant.clone(),
-        base: base(example),
-    };
-    examples.iter().map(judged).collect()
+    let mut judged = Vec::with_capacity(examples.len());
+    for example in examples {
+        let fused = example.fused.iter();
+        judged.push(Judged {
+            rows: example.rows.clone(),
+            relevant: example.relevant.clone(),
+            base: fused.map(|&score| f64::from(score) / unit).collect(),
+        });
+    }
+    judged
 }
 
 /// The examples of a set, and the legs that contributed.
@@ -179,11 +166,7 @@ fn examples(
     searcher: &Searcher,
     on_query: &(dyn Fn() + Sync),
 ) -> Result<(Vec<String>, Vec<Example>)> {
-    let texts: Vec<&str> = set
-        .queries
-        .iter()
-        .map(|query| query.text.as_str())
-        .collect();
+    let texts: Vec<&str> = set.query_texts().collect();
     let measured = each_text(&texts, THREADS, |text| {
         let measured = searcher.ranker_sample(&Query::new(text))?;
         on_query();
@@ -198,22 +181,15 @@ fn examples(
         if *legs.get_or_insert_with(|| measured.legs.clone()) != measured.legs {
             continue;
         }
-        let is_relevant = |id: &str| {
-            set.position(id)
-                .is_some_and(|tool| query.relevant.binary_search(&tool).is_ok())
-        };
-        let width = Feature::ALL.len();
+        let mut relevant = Vec::with_capacity(measured.tools.len());
+        for id in &measured.tools {
+            let tool = set.position(id.as_str());
+            relevant.push(matches!(tool, Some(tool) if query.is_relevant(tool)));
+        }
+        let rows = measured.rows.chunks_exact(Feature::ALL.len());
         examples.push(Example {
-            relevant: measured
-                .tools
-                .iter()
-                .map(|id| is_relevant(id.as_str()))
-                .collect(),
-            fused: measured
-                .rows
-                .chunks_exact(width)
-                .map(|row| row[Feature::Fused as usize])
-                .collect(),
+            relevant,
+            fused: rows.map(|row| row[Feature::Fused as usize]).collect(),
             rows: measured.rows,
             wanted: query.relevant.len(),
         });
@@ -230,21 +206,24 @@ fn no_ranker() -> EvalError {
 impl Example {
     fn ndcg(&self, trees: &Forest, mix: f32) -> f64 {
         let given = trees.predict(&self.rows, Feature::ALL.len());
-        let scores: Vec<f32> = self
-            .fused
-            .iter()
-            .zip(&given)
-            .map(|(fused, &given)| fused + mix * given as f32)
-            .collect();
+        let mut scores = Vec::with_capacity(given.len());
+        for (fused, given) in self.fused.iter().zip(given) {
+            scores.push(fused + mix * given as f32);
+        }
         let mut order: Vec<usize> = (0..scores.len()).collect();
         order.sort_by(|&a, &b| ranked((scores[a], a), (scores[b], b)));
-        let discount = |place: usize| 1.0 / ((place + 2) as f64).log2();
-        let found = order
-            .iter()
-            .take(DEPTH)
-            .enumerate()
-            .filter(|(_, candidate)| self.relevant[**candidate]);
+        let mut found = 0.0;
+        for (place, candidate) in order.into_iter().take(DEPTH).enumerate() {
+            if self.relevant[candidate] {
+                found += discount(place);
+            }
+        }
         let ideal: f64 = (0..self.wanted.min(DEPTH)).map(discount).sum();
-        found.map(|(place, _)| discount(place)).sum::<f64>() / ideal.max(f64::MIN_POSITIVE)
+        // Without relevant tools the ideal is 0, and the query counts as 0.
+        found / ideal.max(f64::MIN_POSITIVE)
     }
+}
+
+fn discount(place: usize) -> f64 {
+    1.0 / ((place + 2) as f64).log2()
 }

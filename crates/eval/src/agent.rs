@@ -68,19 +68,17 @@ pub enum Policy {
 impl Policy {
     /// Every policy of a plan, in the order of the report.
     pub fn all(budgets: &[usize]) -> Vec<Policy> {
-        let evictions = [Eviction::Lru, Eviction::Lfu, Eviction::None];
-        let with = |budget_tokens| {
-            evictions.map(|eviction| Policy::Search {
-                eviction,
-                budget_tokens,
-            })
-        };
-        budgets
-            .iter()
-            .copied()
-            .flat_map(with)
-            .chain([Policy::All, Policy::Relevant])
-            .collect()
+        let mut policies = Vec::new();
+        for &budget_tokens in budgets {
+            for eviction in [Eviction::Lru, Eviction::Lfu, Eviction::None] {
+                policies.push(Policy::Search {
+                    eviction,
+                    budget_tokens,
+                });
+            }
+        }
+        policies.extend([Policy::All, Policy::Relevant]);
+        policies
     }
 
     /// The name, without the budget.
@@ -155,11 +153,7 @@ fn several_tools(mut set: EvalSet, plan: &AgentPlan) -> Result<EvalSet> {
         });
     }
     if let Some(count) = plan.queries {
-        let chosen = Random::new(plan.seed, "queries").sample(set.queries.len(), count);
-        set.queries = chosen
-            .into_iter()
-            .map(|position| set.queries[position].clone())
-            .collect();
+        set.queries = Random::new(plan.seed, "queries").sample_of(&set.queries, count);
     }
     Ok(set)
 }

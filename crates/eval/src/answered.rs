@@ -52,17 +52,23 @@ impl AnsweredQuery {
 
     fn judged(&self) -> Option<Judged<'_>> {
         let relevant = self.relevant.as_ref()?;
-        let worth = self.answers.first().map(|answer| answer.worth.clone());
-        let judgements = worth.unwrap_or_default().judgements(relevant.len());
-        let grades = judgements.grades.iter().map(|grade| grade.to_bits());
-        let id = |position: &usize| relevant.get(*position).map(String::as_str);
-        let groups = judgements.groups.iter();
-        Some((
-            relevant.iter().map(String::as_str).zip(grades).collect(),
-            groups
-                .map(|group| group.iter().filter_map(id).collect())
-                .collect(),
-        ))
+        let worth = self.worth().cloned().unwrap_or_default();
+        let judgements = worth.judgements(relevant.len());
+        let mut grades = BTreeMap::new();
+        for (id, grade) in relevant.iter().zip(&judgements.grades) {
+            grades.insert(id.as_str(), grade.to_bits());
+        }
+        let mut groups = BTreeSet::new();
+        for group in &judgements.groups {
+            let ids = group.iter().filter_map(|position| relevant.get(*position));
+            groups.insert(ids.map(String::as_str).collect());
+        }
+        Some((grades, groups))
+    }
+
+    /// What its relevant tools are worth: every answer says the same.
+    pub(super) fn worth(&self) -> Option<&Worth> {
+        Some(&self.answers.first()?.worth)
     }
 
     /// A query with these answers.
@@ -103,17 +109,15 @@ pub struct Answer {
 impl Answer {
     /// The answer with these hits, best first.
     pub fn of(hits: &[&str], relevant: Option<&[String]>, no_match: bool, degraded: bool) -> Self {
-        let rank = |id: &String| {
-            let found = hits.iter().take(DEPTH).position(|hit| hit == id);
-            found.map(|index| index + 1)
-        };
+        let mut ranks = Vec::new();
+        for id in relevant.unwrap_or_default() {
+            let place = hits.iter().take(DEPTH).position(|hit| hit == id);
+            ranks.push(place.map(|place| place + 1));
+        }
+        let stored = hits.iter().take(STORED_HITS).copied();
         Answer {
-            hits: hits
-                .iter()
-                .take(STORED_HITS)
-                .map(|hit| (*hit).to_owned())
-                .collect(),
-            ranks: relevant.unwrap_or_default().iter().map(rank).collect(),
+            hits: stored.map(str::to_owned).collect(),
+            ranks,
             scores: Vec::new(),
             no_match,
             degraded,
@@ -149,15 +153,20 @@ impl Answer {
     /// not have.
     pub fn score(&self, metric: Metric) -> Option<f64> {
         let judgements = self.worth.judgements(self.ranks.len());
-        let by_ranks =
-            (!self.ranks.is_empty()).then(|| metric.of(&self.judged_hits(), &judgements));
+        let by_ranks = if self.ranks.is_empty() {
+            None
+        } else {
+            Some(metric.of(&self.judged_hits(), &judgements))
+        };
         let Some(values) = &self.values else {
             return by_ranks;
         };
         let value = values.get(&metric.to_string()).copied().flatten()?;
-        // Reading a number may change its last digit, which is no difference.
-        let is_same = |by_ranks: &f64| (by_ranks - value).abs() < ROUNDING;
-        by_ranks.filter(is_same).or(Some(value))
+        match by_ranks {
+            // Reading a number may change its last digit, which is no difference.
+            Some(by_ranks) if (by_ranks - value).abs() < ROUNDING => Some(by_ranks),
+            _ => Some(value),
+        }
     }
 
     /// Whether the first hits of both are the same, in the same order.
@@ -201,36 +210,37 @@ pub struct Figure {
 
 /// The figures of an arm; none without a judged query.
 pub fn figures(queries: &[AnsweredQuery], arm: usize, metrics: &[Metric]) -> Vec<Figure> {
-    let scores = scores(
-        queries.iter().filter_map(|query| query.answers.get(arm)),
-        metrics,
-    );
+    let answers = queries.iter().filter_map(|query| query.answers.get(arm));
+    let scores = scores(answers, metrics);
     if scores.columns.first().is_none_or(Vec::is_empty) {
         return Vec::new();
     }
-    let means = Means::of(&scores);
-    means
-        .0
-        .into_iter()
-        .zip(intervals(&scores.columns, SEED))
-        .map(|((metric, mean), ci95)| Figure {
+    let means = Means::of(&scores).0;
+    let mut figures = Vec::with_capacity(means.len());
+    for ((metric, mean), ci95) in means.into_iter().zip(intervals(&scores.columns, SEED)) {
+        figures.push(Figure {
             metric: metric.to_string(),
             mean,
             ci95,
-        })
-        .collect()
+        });
+    }
+    figures
 }
 
 /// The scores of the answers to queries with relevant tools.
 pub(super) fn scores<'a>(answers: impl Iterator<Item = &'a Answer>, metrics: &[Metric]) -> Scores {
     let judged: Vec<&Answer> = answers.filter(|answer| !answer.ranks.is_empty()).collect();
-    let column = |metric: &Metric| -> Vec<f64> {
-        let values = judged.iter().map(|answer| answer.score(*metric));
-        values.map(|value| value.unwrap_or(f64::NAN)).collect()
-    };
+    let mut columns = Vec::with_capacity(metrics.len());
+    for metric in metrics {
+        // Means leave out what is not a number, so every column keeps one row per answer.
+        let values = judged
+            .iter()
+            .map(|answer| answer.score(*metric).unwrap_or(f64::NAN));
+        columns.push(values.collect());
+    }
     Scores {
         metrics: metrics.to_vec(),
-        columns: metrics.iter().map(column).collect(),
+        columns,
     }
 }
 
@@ -244,11 +254,16 @@ pub fn fingerprint(queries: &[AnsweredQuery]) -> String {
             None => digest.feed("not judged"),
             Some(relevant) => {
                 digest.feed(&relevant.len().to_string());
+                // Sorted, because the order in which tools are named changes no judgement.
                 let mut sorted: Vec<&String> = relevant.iter().collect();
                 sorted.sort_unstable();
-                sorted.into_iter().for_each(|id| digest.feed(id));
-                let worth = query.answers.first().map(|answer| &answer.worth);
-                if let Some(worth) = worth.filter(|worth| !worth.is_equal()) {
+                for id in sorted {
+                    digest.feed(id);
+                }
+                // Nothing is added for the usual worth: such digests are those of earlier versions.
+                if let Some(worth) = query.worth()
+                    && !worth.is_equal()
+                {
                     digest.feed(&format!("{relevant:?} {worth:?}"));
                 }
             }
@@ -263,18 +278,20 @@ pub struct Earlier<'a>(HashMap<&'a str, &'a AnsweredQuery>);
 impl<'a> Earlier<'a> {
     /// The answers to these queries.
     pub fn new(queries: &'a [AnsweredQuery]) -> Self {
-        Earlier(
-            queries
-                .iter()
-                .map(|query| (query.id.as_str(), query))
-                .collect(),
-        )
+        let mut by_id = HashMap::with_capacity(queries.len());
+        for query in queries {
+            by_id.insert(query.id.as_str(), query);
+        }
+        Earlier(by_id)
     }
 
     /// What an arm answered to the same query with the same judgement.
     pub fn answer(&self, query: &AnsweredQuery, arm: usize) -> Option<&'a Answer> {
         let earlier = self.0.get(query.id.as_str())?;
-        earlier.answers.get(arm).filter(|_| earlier.is_same(query))
+        if !earlier.is_same(query) {
+            return None;
+        }
+        earlier.answers.get(arm)
     }
 }
 
@@ -317,55 +334,47 @@ pub fn change(pairs: &[(&Answer, &Answer)], metrics: &[Metric]) -> Change {
     let now = scores(pairs.iter().map(|(now, _)| *now), metrics);
     let before = scores(pairs.iter().map(|(_, before)| *before), metrics);
     let main = headline(metrics);
-    let moved = |is_so: fn(f64, f64) -> bool| {
-        let both = now.column(main).iter().zip(before.column(main));
-        both.filter(|(now, before)| is_so(**now, **before)).count()
-    };
-    let count = |is_so: fn(&Answer, &Answer) -> bool| {
-        pairs
-            .iter()
-            .filter(|(now, before)| is_so(now, before))
-            .count()
-    };
-    let overlaps: Vec<f64> = pairs
-        .iter()
-        .map(|(now, before)| now.overlap(before))
-        .collect();
-    Change {
+    let mut change = Change {
         queries: pairs.len(),
         judged: now.column(main).len(),
         differences: differences(&now, &before),
-        better: moved(|now, before| now > before),
-        worse: moved(|now, before| now < before),
-        overlap: mean(&overlaps),
-        hits_changed: count(|now, before| !now.has_hits_of(before)),
-        first_changed: count(|now, before| now.hits.first() != before.hits.first()),
+        ..Change::default()
+    };
+    for (now, before) in now.column(main).iter().zip(before.column(main)) {
+        change.better += usize::from(now > before);
+        change.worse += usize::from(now < before);
     }
+    let mut overlaps = Vec::with_capacity(pairs.len());
+    for (now, before) in pairs {
+        overlaps.push(now.overlap(before));
+        change.hits_changed += usize::from(!now.has_hits_of(before));
+        change.first_changed += usize::from(now.hits.first() != before.hits.first());
+    }
+    change.overlap = mean(&overlaps);
+    change
 }
 
 fn differences(now: &Scores, before: &Scores) -> Vec<Difference> {
-    let columns: Vec<Vec<f64>> = now
-        .columns
-        .iter()
-        .zip(&before.columns)
-        .map(|(now, before)| now.iter().zip(before).map(|(a, b)| a - b).collect())
-        .collect();
+    let mut columns: Vec<Vec<f64>> = Vec::with_capacity(now.columns.len());
+    for (now, before) in now.columns.iter().zip(&before.columns) {
+        columns.push(now.iter().zip(before).map(|(a, b)| a - b).collect());
+    }
     if columns.first().is_none_or(Vec::is_empty) {
         return Vec::new();
     }
     let main = headline(&now.metrics);
     let p = paired(now.column(main), before.column(main), SEED).p;
-    now.metrics
-        .iter()
-        .zip(&columns)
-        .zip(intervals(&columns, SEED))
-        .map(|((metric, column), ci95)| Difference {
+    let intervals = intervals(&columns, SEED);
+    let mut differences = Vec::with_capacity(columns.len());
+    for ((metric, column), ci95) in now.metrics.iter().zip(&columns).zip(intervals) {
+        differences.push(Difference {
             metric: *metric,
             difference: mean(column),
             ci95,
             p: (*metric == main).then_some(p),
-        })
-        .collect()
+        });
+    }
+    differences
 }
 
 #[cfg(test)]

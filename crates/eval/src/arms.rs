@@ -50,7 +50,9 @@ impl Arm {
         fusions: &[Fusion],
         dense_weight: Option<f32>,
     ) -> Result<Vec<Arm>> {
-        if let Some(weight) = dense_weight.filter(|weight| !(0.0..=1.0).contains(weight)) {
+        if let Some(weight) = dense_weight
+            && !(0.0..=1.0).contains(&weight)
+        {
             return Err(EvalError::option(
                 "--dense-weight",
                 weight.to_string(),
@@ -59,11 +61,14 @@ impl Arm {
         }
         let mut arms: Vec<Arm> = Vec::new();
         for name in names {
-            for arm in arms_of(name, fusions, dense_weight)? {
+            for arm in arms_of(name, fusions)? {
                 if arms.iter().any(|other| other.name == arm.name) {
                     return Err(EvalError::option("--arms", name, "it is named twice"));
                 }
-                arms.push(arm);
+                arms.push(Arm {
+                    dense_weight,
+                    ..arm
+                });
             }
         }
         Ok(arms)
@@ -148,31 +153,29 @@ fn of_mode(mode: Mode, fusion: Fusion, name: &str) -> Arm {
     }
 }
 
-fn arms_of(name: &str, fusions: &[Fusion], dense_weight: Option<f32>) -> Result<Vec<Arm>> {
-    let weighted = |arm: Arm| Arm {
-        dense_weight,
-        ..arm
-    };
+/// The arms of a name, with the weight of the catalog.
+fn arms_of(name: &str, fusions: &[Fusion]) -> Result<Vec<Arm>> {
     if name == FORMULA {
         let formula = of_mode(Mode::Hybrid, Fusion::Convex, FORMULA);
-        return Ok(vec![weighted(formula.without_ranker())]);
+        return Ok(vec![formula.without_ranker()]);
     }
-    let mode: Mode = name.parse().map_err(|_| {
-        EvalError::option(
-            "--arms",
-            name,
-            "use lexical, dense, hybrid, formula or auto, separated by commas",
-        )
-    })?;
-    let plain = |fusion, name: &str| weighted(of_mode(mode, fusion, name));
-    if mode != Mode::Hybrid {
-        return Ok(vec![plain(Fusion::Convex, mode.name())]);
-    }
-    let named = |fusion: &Fusion| match fusion {
-        Fusion::Convex => plain(Fusion::Convex, "hybrid"),
-        Fusion::Rrf => plain(Fusion::Rrf, "hybrid-rrf"),
+    let Ok(mode) = name.parse::<Mode>() else {
+        let reason = "use lexical, dense, hybrid, formula or auto, separated by commas";
+        return Err(EvalError::option("--arms", name, reason));
     };
-    Ok(fusions.iter().map(named).collect())
+    // The other modes fuse nothing, or as the catalog is set.
+    if mode != Mode::Hybrid {
+        return Ok(vec![of_mode(mode, Fusion::Convex, mode.name())]);
+    }
+    let mut arms = Vec::with_capacity(fusions.len());
+    for &fusion in fusions {
+        let name = match fusion {
+            Fusion::Convex => "hybrid",
+            Fusion::Rrf => "hybrid-rrf",
+        };
+        arms.push(of_mode(Mode::Hybrid, fusion, name));
+    }
+    Ok(arms)
 }
 
 #[cfg(test)]

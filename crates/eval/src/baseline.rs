@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::error::{EvalError, Result};
 use super::metrics::{Measure, Metric};
-use super::report::{Report, read_reports};
+use super::report::{Report, read_reports, set_names};
 
 /// The default of the metrics that must not drop.
 pub const GATED: [Metric; 6] = [
@@ -116,8 +116,10 @@ impl Baseline {
     /// As [`Baseline::check`].
     pub fn compare(&self, report: &Report, gated: &[Metric]) -> Result<Vec<Change>> {
         let arms: Vec<String> = report.arms.iter().map(|arm| arm.name.clone()).collect();
-        let first = report.arms.first();
-        let metrics = first.map(|arm| arm.means.metrics()).unwrap_or_default();
+        let metrics = match report.arms.first() {
+            Some(arm) => arm.means.metrics(),
+            None => Vec::new(),
+        };
         let planned = Planned {
             identity: report,
             arms: &arms,
@@ -127,8 +129,10 @@ impl Baseline {
         let earlier = self.of_set(report)?;
         let mut changes = Vec::new();
         for arm in &report.arms {
-            let before = earlier.arms.iter().find(|other| other.name == arm.name);
-            let Some(before) = before else { continue };
+            // A baseline need not have every arm of the run.
+            let Some(before) = earlier.arm(&arm.name) else {
+                continue;
+            };
             for &metric in gated {
                 let values = (before.means.value(metric), arm.means.value(metric));
                 if let (Some(before), Some(after)) = values {
@@ -151,12 +155,7 @@ impl Baseline {
             .iter()
             .find(|earlier| earlier.set == report.set)
         else {
-            let has = self
-                .reports
-                .iter()
-                .map(|earlier| earlier.set.as_str())
-                .collect::<Vec<_>>()
-                .join(", ");
+            let has = set_names(&self.reports);
             return Err(self.differs(format!(
                 "it is of the set {has} and this run of {}",
                 report.set

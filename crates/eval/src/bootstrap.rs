@@ -47,12 +47,19 @@ pub fn macro_interval(sets: &[Vec<f64>], seed: u64) -> Interval {
         return [0.0, 0.0];
     }
     let mut random = Random::new(seed, "macro bootstrap");
-    let mut resampled = |set: &Vec<f64>| {
-        let drawn: f64 = (0..set.len()).map(|_| set[random.below(set.len())]).sum();
-        drawn / set.len() as f64
-    };
-    let mut resample = || sets.iter().map(|set| resampled(set)).sum::<f64>() / sets.len() as f64;
-    central_95((0..RESAMPLES).map(|_| resample()).collect())
+    let mut means = Vec::with_capacity(RESAMPLES);
+    for _ in 0..RESAMPLES {
+        let mut sum = 0.0;
+        for set in &sets {
+            let mut drawn = 0.0;
+            for _ in 0..set.len() {
+                drawn += set[random.below(set.len())];
+            }
+            sum += drawn / set.len() as f64;
+        }
+        means.push(sum / sets.len() as f64);
+    }
+    central_95(means)
 }
 
 /// A paired comparison of two systems.
@@ -71,18 +78,25 @@ pub struct Paired {
 /// statistical significance tests for information retrieval evaluation", 2007, recommend the
 /// randomisation test). Deterministic given the seed.
 pub fn paired(a: &[f64], b: &[f64], seed: u64) -> Paired {
-    let differences: Vec<f64> = a
-        .iter()
-        .zip(b)
-        .map(|(a, b)| a - b)
-        .filter(|difference| !difference.is_nan())
-        .collect();
+    let differences = differences(a, b);
     let observed = mean(&differences);
     Paired {
         difference: observed,
         interval: intervals(std::slice::from_ref(&differences), seed)[0],
         p: sign_flip_p(&differences, seed),
     }
+}
+
+/// `a - b` of the queries that have a value in both.
+pub(super) fn differences(a: &[f64], b: &[f64]) -> Vec<f64> {
+    let mut differences = Vec::with_capacity(a.len());
+    for (a, b) in a.iter().zip(b) {
+        let difference = a - b;
+        if !difference.is_nan() {
+            differences.push(difference);
+        }
+    }
+    differences
 }
 
 fn sign_flip_p(differences: &[f64], seed: u64) -> f64 {
@@ -95,9 +109,10 @@ fn sign_flip_p(differences: &[f64], seed: u64) -> f64 {
     // Sums in another order may differ in the last bits and must still count as equal.
     let observed = moving.iter().sum::<f64>().abs() * (1.0 - 1e-12);
     let mut random = Random::new(seed, "randomisation");
-    let as_large = (0..FLIPS)
-        .filter(|_| flipped_sum(&moving, &mut random).abs() >= observed)
-        .count();
+    let mut as_large = 0;
+    for _ in 0..FLIPS {
+        as_large += usize::from(flipped_sum(&moving, &mut random).abs() >= observed);
+    }
     // The observed signs count as one of the flips, so p is never 0.
     (as_large + 1) as f64 / (FLIPS + 1) as f64
 }

@@ -76,6 +76,11 @@ impl EvalQuery {
         self.judged.binary_search(&tool).ok()
     }
 
+    /// Whether a tool is relevant.
+    pub(crate) fn is_relevant(&self, tool: ToolIndex) -> bool {
+        self.relevant.binary_search(&tool).is_ok()
+    }
+
     /// A ranking as the judgements see it.
     pub fn judged_hits(&self, ranking: &[ToolIndex]) -> JudgedHits {
         ranking.iter().map(|&tool| self.position(tool)).collect()
@@ -289,46 +294,39 @@ impl EvalSet {
 
     /// The same tools with a sample of `count` queries; all queries when there are no more.
     pub fn sampled(mut self, count: usize, seed: u64) -> Self {
-        let chosen = Random::new(seed, "queries").sample(self.queries.len(), count);
-        self.queries = chosen
-            .into_iter()
-            .map(|position| self.queries[position].clone())
-            .collect();
-        let chosen = Random::new(seed, "unanswerable").sample(self.unanswerable.len(), count);
-        self.unanswerable = chosen
-            .into_iter()
-            .map(|position| self.unanswerable[position].clone())
-            .collect();
+        self.queries = Random::new(seed, "queries").sample_of(&self.queries, count);
+        // A stream of its own: marking queries as unanswerable does not change the sample above.
+        self.unanswerable = Random::new(seed, "unanswerable").sample_of(&self.unanswerable, count);
         self
     }
 
     /// Whether tools have other grades than 1 and 0.
     pub fn is_graded(&self) -> bool {
-        let grades = self
-            .queries
-            .iter()
-            .flat_map(|query| &query.judgements.grades);
-        let mut grades = grades.filter(|grade| **grade > 0.0);
-        grades.any(|grade| *grade != 1.0)
+        let mut grades = self.grades();
+        grades.any(|grade| grade > 0.0 && grade != 1.0)
     }
 
     /// Whether some tools are judged as not relevant. If none is, a hit without a judgement says
     /// nothing about the judgements.
     pub fn has_irrelevant(&self) -> bool {
-        let mut grades = self
-            .queries
-            .iter()
-            .flat_map(|query| &query.judgements.grades);
-        grades.any(|grade| *grade <= 0.0)
+        self.grades().any(|grade| grade <= 0.0)
+    }
+
+    fn grades(&self) -> impl Iterator<Item = f64> {
+        let queries = self.queries.iter();
+        queries.flat_map(|query| query.judgements.grades.iter().copied())
     }
 
     /// Whether the order of tools is judged for some queries.
     pub fn has_order(&self) -> bool {
-        let mut orders = self
-            .queries
-            .iter()
-            .map(|query| query.judgements.order.len());
-        orders.any(|len| len > 1)
+        // A single tool has no order.
+        let mut queries = self.queries.iter();
+        queries.any(|query| query.judgements.order.len() > 1)
+    }
+
+    /// The texts of the queries, in their order.
+    pub(crate) fn query_texts(&self) -> impl Iterator<Item = &str> {
+        self.queries.iter().map(|query| query.text.as_str())
     }
 
     /// The position of the tool with this id (`SERVER/NAME`) in [`EvalSet::tools`].
@@ -345,6 +343,11 @@ impl EvalSet {
     /// The tool at a position.
     pub fn tool(&self, position: ToolIndex) -> &Tool {
         &self.tools[position as usize]
+    }
+
+    /// The id of the tool at a position, as text.
+    pub(crate) fn id_of(&self, position: ToolIndex) -> String {
+        self.tool(position).id.to_string()
     }
 
     /// A digest of tools, measured queries and judgements. Reports with and without texts of the tools
@@ -443,9 +446,11 @@ struct RawQueries {
 
 fn name_of(path: &Path) -> String {
     let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    whole
-        .file_name()
-        .map_or_else(|| "set".into(), |name| name.to_string_lossy().into_owned())
+    match whole.file_name() {
+        Some(name) => name.to_string_lossy().into_owned(),
+        // The root of a file system, or a path that ends in `..` and does not exist.
+        None => "set".to_owned(),
+    }
 }
 
 #[cfg(test)]

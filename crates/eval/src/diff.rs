@@ -9,7 +9,7 @@ use super::bootstrap::Interval;
 use super::error::{EvalError, Result};
 use super::metrics::{Metric, headline, mean};
 use super::per_query::{QueryReport, ScoredHit};
-use super::report::{ArmReport, Report, read_reports};
+use super::report::{Report, read_reports, set_names};
 use super::significance::{Significance, holm};
 
 /// Queries that are listed for each direction.
@@ -149,15 +149,11 @@ pub fn diff(a: &Path, b: &Path, plan: &DiffPlan) -> Result<Diff> {
         }
     }
     if sets.is_empty() {
-        let names = |reports: &[Report]| {
-            let names: Vec<&str> = reports.iter().map(|report| report.set.as_str()).collect();
-            names.join(", ")
-        };
         let reason = format!(
             "it is of the set {} and {} of {}; compare reports of one set",
-            names(&of_b),
+            set_names(&of_b),
             a.display(),
-            names(&of_a)
+            set_names(&of_a)
         );
         return Err(differs(b, reason));
     }
@@ -171,10 +167,13 @@ pub fn diff(a: &Path, b: &Path, plan: &DiffPlan) -> Result<Diff> {
 
 /// Corrects the p-values for the number of all comparisons.
 fn correct(sets: &mut [SetDiff]) {
-    let all = || sets.iter().flat_map(|set| &set.comparisons);
-    let p_values: Vec<f64> = all().map(|compared| compared.p).collect();
-    let comparisons = sets.iter_mut().flat_map(|set| &mut set.comparisons);
-    for (compared, p) in comparisons.zip(holm(&p_values)) {
+    // Those of all sets together, because a reader looks through one table of them.
+    let mut all = Vec::new();
+    for set in sets {
+        all.extend(&mut set.comparisons);
+    }
+    let p_values: Vec<f64> = all.iter().map(|compared| compared.p).collect();
+    for (compared, p) in all.into_iter().zip(holm(&p_values)) {
         compared.p_holm = p;
     }
 }
@@ -234,31 +233,18 @@ impl Pair<'_> {
                 return Err(differs(path, reason));
             }
         }
-        let by_id: HashMap<&str, &QueryReport> = self
-            .b
-            .1
-            .per_query
-            .iter()
-            .map(|query| (query.id.as_str(), query))
-            .collect();
-        let is_same = |(one, other): &Both<'_>| {
-            let judgement = |query: &'_ QueryReport| {
-                (
-                    query.judged.clone(),
-                    query.groups.clone(),
-                    query.order.clone(),
-                )
-            };
-            one.query == other.query && judgement(one) == judgement(other)
-        };
-        let queries: Vec<Both<'_>> = self
-            .a
-            .1
-            .per_query
-            .iter()
-            .filter_map(|query| Some((query, *by_id.get(query.id.as_str())?)))
-            .filter(is_same)
-            .collect();
+        let mut by_id: HashMap<&str, &QueryReport> = HashMap::new();
+        for query in &self.b.1.per_query {
+            by_id.insert(&query.id, query);
+        }
+        let mut queries: Vec<Both<'_>> = Vec::new();
+        for query in &self.a.1.per_query {
+            if let Some(&other) = by_id.get(query.id.as_str())
+                && is_same(query, other)
+            {
+                queries.push((query, other));
+            }
+        }
         if queries.is_empty() {
             let reason = format!(
                 "no query of {} has the same id, text and judgement as in {}",
@@ -271,12 +257,7 @@ impl Pair<'_> {
     }
 
     fn arms(&self, plan: &DiffPlan) -> Result<Vec<(String, String)>> {
-        let (of_a, of_b) = (&self.a.1.arms, &self.b.1.arms);
-        let names = |arms: &[ArmReport]| {
-            let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
-            names
-        };
-        let (of_a, of_b) = (names(of_a), names(of_b));
+        let (of_a, of_b) = (arm_names(self.a.1), arm_names(self.b.1));
         for (one, other) in &plan.arms {
             for (name, known, path) in [(one, &of_a, self.a.0), (other, &of_b, self.b.0)] {
                 if !known.contains(name) {
@@ -288,11 +269,16 @@ impl Pair<'_> {
         if !plan.arms.is_empty() {
             return Ok(plan.arms.clone());
         }
-        let shared = of_a.iter().filter(|name| of_b.contains(name));
-        let shared: Vec<(String, String)> = shared.map(|arm| (arm.clone(), arm.clone())).collect();
+        let mut shared = Vec::new();
+        for name in &of_a {
+            if of_b.contains(name) {
+                shared.push((name.clone(), name.clone()));
+            }
+        }
         if !shared.is_empty() {
             return Ok(shared);
         }
+        // Arms of other names are compared only where there is no choice.
         if let ([one], [other]) = (of_a.as_slice(), of_b.as_slice()) {
             return Ok(vec![(one.clone(), other.clone())]);
         }
@@ -307,10 +293,6 @@ impl Pair<'_> {
 
     /// The metrics of the plan, or those that tell most of both arms.
     fn metrics(&self, plan: &DiffPlan, (arm_a, arm_b): &(String, String)) -> Result<Vec<Metric>> {
-        let measured = |report: &Report, arm: &String| -> Vec<Metric> {
-            let of_arm = report.arms.iter().find(|other| other.name == *arm);
-            of_arm.map(|arm| arm.means.metrics()).unwrap_or_default()
-        };
         let (of_a, of_b) = (measured(self.a.1, arm_a), measured(self.b.1, arm_b));
         for (path, known) in [(self.a.0, &of_a), (self.b.0, &of_b)] {
             if let Some(metric) = plan.metrics.iter().find(|metric| !known.contains(metric)) {
@@ -323,10 +305,8 @@ impl Pair<'_> {
         if !plan.metrics.is_empty() {
             return Ok(plan.metrics.clone());
         }
-        let shared: Vec<Metric> = of_a
-            .into_iter()
-            .filter(|metric| of_b.contains(metric))
-            .collect();
+        let mut shared = of_a;
+        shared.retain(|metric| of_b.contains(metric));
         if shared.is_empty() {
             let reason = format!(
                 "its arm {arm_b} has no metric of the arm {arm_a} of {}",
@@ -337,9 +317,11 @@ impl Pair<'_> {
         let main = headline(&shared);
         let mut chosen = vec![main];
         for metric in &shared {
-            let is_deepest =
-                |other: &Metric| other.measure != metric.measure || other.depth <= metric.depth;
-            if metric.measure != main.measure && shared.iter().all(is_deepest) {
+            let mut same = shared
+                .iter()
+                .filter(|other| other.measure == metric.measure);
+            let is_deepest = same.all(|other| other.depth <= metric.depth);
+            if metric.measure != main.measure && is_deepest {
                 chosen.push(*metric);
             }
         }
@@ -362,13 +344,35 @@ impl Pair<'_> {
     }
 }
 
+/// Whether two queries have the same text and judgement.
+fn is_same(one: &QueryReport, other: &QueryReport) -> bool {
+    one.query == other.query
+        && one.judged == other.judged
+        && one.groups == other.groups
+        && one.order == other.order
+}
+
+fn arm_names(report: &Report) -> Vec<String> {
+    report.arms.iter().map(|arm| arm.name.clone()).collect()
+}
+
+fn measured(report: &Report, arm: &str) -> Vec<Metric> {
+    match report.arm(arm) {
+        Some(arm) => arm.means.metrics(),
+        None => Vec::new(),
+    }
+}
+
 fn points_of(queries: &[Both<'_>], (arm_a, arm_b): &(String, String), metric: Metric) -> Points {
-    let value = |(a, b): &Both<'_>| (a.value(arm_a, metric), b.value(arm_b, metric));
+    let mut values = Vec::with_capacity(queries.len());
+    for (one, other) in queries {
+        values.push((one.value(arm_a, metric), other.value(arm_b, metric)));
+    }
     Points {
         arm_a: arm_a.clone(),
         arm_b: arm_b.clone(),
         metric: metric.to_string(),
-        values: queries.iter().map(value).collect(),
+        values,
     }
 }
 
@@ -379,18 +383,19 @@ fn compared(
     seed: u64,
 ) -> Compared {
     let (mut a, mut b) = (Vec::new(), Vec::new());
+    let (mut better, mut worse) = (0, 0);
     for (one, other) in queries {
         let (one, other) = (one.value(arm_a, metric), other.value(arm_b, metric));
-        if !(one.is_nan() || other.is_nan()) {
-            a.push(one);
-            b.push(other);
+        // The tests are paired, so a query counts only with a value in both.
+        if one.is_nan() || other.is_nan() {
+            continue;
         }
+        a.push(one);
+        b.push(other);
+        better += usize::from(other > one);
+        worse += usize::from(other < one);
     }
     let found = Significance::of(&a, &b, seed);
-    let count = |is_so: fn(f64, f64) -> bool| {
-        let pairs = a.iter().zip(&b);
-        pairs.filter(|(a, b)| is_so(**a, **b)).count()
-    };
     Compared {
         arm_a: arm_a.clone(),
         arm_b: arm_b.clone(),
@@ -405,8 +410,8 @@ fn compared(
         p_bootstrap: found.p_bootstrap,
         effect_size: found.effect_size,
         smallest_difference: found.smallest_difference,
-        better: count(|a, b| b > a),
-        worse: count(|a, b| b < a),
+        better,
+        worse,
     }
 }
 
@@ -419,12 +424,7 @@ fn moved_most(
     let mut moved = Vec::new();
     for (one, other) in queries {
         let (a, b) = (one.value(arm_a, metric), other.value(arm_b, metric));
-        let hits = |query: &QueryReport, arm: &str| {
-            let hits = query.arms.get(arm).map(|arm| arm.hits.as_slice());
-            let hits = hits.unwrap_or_default();
-            hits[..hits.len().min(LISTED_HITS)].to_vec()
-        };
-        // Not a value does not compare.
+        // Also false for a difference of values that are not numbers.
         if (b - a).abs() > 0.0 {
             moved.push(Moved {
                 arm_a: arm_a.clone(),
@@ -434,8 +434,8 @@ fn moved_most(
                 query: one.query.clone(),
                 a,
                 b,
-                hits_a: hits(one, arm_a),
-                hits_b: hits(other, arm_b),
+                hits_a: first_hits(one, arm_a),
+                hits_b: first_hits(other, arm_b),
             });
         }
     }
@@ -444,4 +444,11 @@ fn moved_most(
     moved.truncate(LISTED);
     moved.extend(rose.into_iter().rev().take(LISTED));
     moved
+}
+
+fn first_hits(query: &QueryReport, arm: &str) -> Vec<ScoredHit> {
+    match query.arms.get(arm) {
+        Some(arm) => arm.hits.iter().take(LISTED_HITS).cloned().collect(),
+        None => Vec::new(),
+    }
 }

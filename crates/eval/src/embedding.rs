@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Evaluation;
-use super::bootstrap::{Interval, paired};
+use super::bootstrap::{Interval, Paired, paired};
 use super::judge::Scores;
 use super::metrics::{Metric, headline};
 use super::report::Report;
@@ -25,6 +25,16 @@ pub struct Spent {
     pub query_tokens: u64,
     /// Price of a million tokens.
     pub price_per_million: Option<f64>,
+}
+
+impl Spent {
+    /// The price of so many tokens; `None` without a price, or without tokens.
+    fn price(&self, tokens: u64) -> Option<f64> {
+        if tokens == 0 {
+            return None;
+        }
+        Some(self.price_per_million? * tokens as f64 / 1e6)
+    }
 }
 
 /// The figures of one embedder on one set.
@@ -67,42 +77,43 @@ impl EmbedderFigures {
     ) -> Self {
         let report = &evaluation.report;
         let metric = metric_of(report);
-        let mean = |name: &str| {
-            let arm = report.arms.iter().find(|arm| arm.name == name)?;
-            arm.means.value(metric)
+        let mean = |name: &str| report.arm(name)?.means.value(metric);
+        let compared = first.and_then(|first| compared(evaluation, first, metric));
+        let (difference, difference_ci95) = match compared {
+            Some(compared) => (Some(compared.difference), Some(compared.interval)),
+            None => (None, None),
         };
-        let compared = first.and_then(|first| {
-            let (own, other) = (column(evaluation, metric)?, column(first, metric)?);
-            Some(paired(&own, &other, report.seed))
-        });
-        let main = report.arms.iter().find(|arm| arm.name == report.main_arm);
+        let main = report.arm(&report.main_arm);
         let embedding = main.and_then(|arm| Some(arm.latency?.embed_ms));
-        let price = |tokens: u64| Some(spent.price_per_million? * tokens as f64 / 1e6);
+        let price = spent.price(spent.query_tokens);
         EmbedderFigures {
             embedder: embedder.to_owned(),
             metric: metric.to_string(),
             dense: mean(DENSE),
-            hybrid: mean(HYBRID).or_else(|| mean(&report.main_arm)),
-            difference: compared.as_ref().map(|compared| compared.difference),
-            difference_ci95: compared.map(|compared| compared.interval),
+            hybrid: mean(HYBRID).or(mean(&report.main_arm)),
+            difference,
+            difference_ci95,
             degraded: main.map_or(0, |arm| arm.degraded),
             tools_s: report.cost.as_ref().and_then(|cost| cost.embed_s),
             request_ms: embedding.map(|embedding| embedding.p50),
             request_p95_ms: embedding.map(|embedding| embedding.p95),
-            tools_price: price(spent.tool_tokens).filter(|_| spent.tool_tokens > 0),
-            thousand_requests_price: price(spent.query_tokens)
-                .filter(|_| spent.query_tokens > 0)
-                .map(|price| price / spent.query_texts as f64 * 1e3),
+            tools_price: spent.price(spent.tool_tokens),
+            thousand_requests_price: price.map(|price| price / spent.query_texts as f64 * 1e3),
         }
     }
 }
 
+/// The evaluation less the first one, query by query.
+fn compared(evaluation: &Evaluation, first: &Evaluation, metric: Metric) -> Option<Paired> {
+    let (own, other) = (column(evaluation, metric)?, column(first, metric)?);
+    Some(paired(&own, &other, evaluation.report.seed))
+}
+
 fn metric_of(report: &Report) -> Metric {
-    let metrics: Vec<Metric> = report
-        .arms
-        .iter()
-        .flat_map(|arm| arm.means.0.iter().map(|(metric, _)| *metric))
-        .collect();
+    let mut metrics = Vec::new();
+    for arm in &report.arms {
+        metrics.extend(arm.means.metrics());
+    }
     headline(&metrics)
 }
 

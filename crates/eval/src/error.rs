@@ -209,6 +209,14 @@ impl EvalError {
         }
     }
 
+    /// As [`EvalError::io`], for `map_err`.
+    pub(crate) fn failed_to(
+        action: &'static str,
+        path: &Path,
+    ) -> impl Fn(std::io::Error) -> EvalError {
+        move |source| EvalError::io(action, path, source)
+    }
+
     /// A line with a missing or invalid value.
     pub fn malformed(path: impl AsRef<Path>, line: usize, reason: impl Into<String>) -> Self {
         EvalError::Malformed {
@@ -234,13 +242,12 @@ impl EvalError {
 
 /// Reads a file whole.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
-    regular_file::read(path).map_err(|source| EvalError::io("read", path, source))
+    regular_file::read(path).map_err(EvalError::failed_to("read", path))
 }
 
 /// Reads a file of text whole.
 pub(crate) fn read_text(path: &Path) -> Result<String> {
-    let text =
-        regular_file::read_to_string(path).map_err(|source| EvalError::io("read", path, source))?;
+    let text = regular_file::read_to_string(path).map_err(EvalError::failed_to("read", path))?;
     // A mark of the byte order, as some editors and spreadsheets write it.
     Ok(match text.strip_prefix('\u{feff}') {
         Some(rest) => rest.to_owned(),
@@ -250,7 +257,7 @@ pub(crate) fn read_text(path: &Path) -> Result<String> {
 
 /// Writes a file whole.
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).map_err(|source| EvalError::io("write", path, source))
+    std::fs::write(path, text).map_err(EvalError::failed_to("write", path))
 }
 
 fn because_of(queries: usize) -> String {

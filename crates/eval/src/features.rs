@@ -83,7 +83,7 @@ impl FeaturesFile {
     /// # Errors
     /// [`EvalError::Io`].
     pub fn create(path: &Path) -> Result<Self> {
-        let file = File::create(path).map_err(|source| EvalError::io("create", path, source))?;
+        let file = File::create(path).map_err(EvalError::failed_to("create", path))?;
         Ok(FeaturesFile {
             file: BufWriter::new(file),
             path: path.to_owned(),
@@ -123,9 +123,8 @@ impl FeaturesFile {
     /// # Errors
     /// [`EvalError::Io`].
     pub fn finish(mut self) -> Result<()> {
-        self.file
-            .flush()
-            .map_err(|source| EvalError::io("write", &self.path, source))
+        let flushed = self.file.flush();
+        flushed.map_err(EvalError::failed_to("write", &self.path))
     }
 
     fn add_part(
@@ -137,6 +136,7 @@ impl FeaturesFile {
         on_query: &(dyn Fn() + Sync),
     ) -> Result<()> {
         let mut asked: Vec<Asked> = set.queries.iter().map(Asked::judged).collect();
+        // They have no relevant tools that could be removed, so one run is enough.
         if part.held_out.is_none() {
             asked.extend(set.unanswerable.iter().map(Asked::unanswerable));
         }
@@ -166,33 +166,29 @@ impl FeaturesFile {
         if let Some(legs) = &self.legs {
             return Ok(*legs == measured.legs);
         }
-        let features = Feature::ALL
-            .iter()
-            .map(|f| Column {
-                name: f.name(),
-                is_match: f.is_match(),
-            })
-            .collect();
-        let signals = Signal::ALL
-            .iter()
-            .map(|s| Column {
-                name: s.name(),
-                is_match: s.is_match(),
-            })
-            .collect();
+        let features = Feature::ALL.iter().map(|feature| Column {
+            name: feature.name(),
+            is_match: feature.is_match(),
+        });
+        let signals = Signal::ALL.iter().map(|signal| Column {
+            name: signal.name(),
+            is_match: signal.is_match(),
+        });
         self.write(&Head {
             legs: &measured.legs,
-            features,
-            signals,
+            features: features.collect(),
+            signals: signals.collect(),
         })?;
         self.legs = Some(measured.legs.clone());
         Ok(true)
     }
 
     fn write(&mut self, line: &impl Serialize) -> Result<()> {
-        let written = serde_json::to_writer(&mut self.file, line).map_err(std::io::Error::from);
-        let ended = written.and_then(|()| self.file.write_all(b"\n"));
-        ended.map_err(|source| EvalError::io("write", &self.path, source))
+        let failed = EvalError::failed_to("write", &self.path);
+        match serde_json::to_writer(&mut self.file, line) {
+            Ok(()) => self.file.write_all(b"\n").map_err(failed),
+            Err(error) => Err(failed(error.into())),
+        }
     }
 }
 
@@ -229,15 +225,21 @@ impl<'a> FeatureLine<'a> {
         measured: &'a RankerSample,
         part: Part<'_>,
     ) -> Self {
-        let is_right = |id: &ToolId| {
-            set.position(id.as_str())
-                .is_some_and(|tool| asked.relevant.binary_search(&tool).is_ok())
-        };
-        let is_out = |tool: &ToolIndex| {
-            part.held_out
-                .is_some_and(|out| out.tools.binary_search(tool).is_ok())
-        };
-        let relevant = asked.relevant.iter().filter(|tool| !is_out(tool)).count();
+        let mut labels = Vec::with_capacity(measured.tools.len());
+        for id in &measured.tools {
+            let tool = set.position(id.as_str());
+            let is_right =
+                matches!(tool, Some(tool) if asked.relevant.binary_search(&tool).is_ok());
+            labels.push(u8::from(is_right));
+        }
+        let mut relevant = asked.relevant.len();
+        if let Some(out) = part.held_out {
+            let asked = asked.relevant.iter();
+            // The removed tools are ascending.
+            relevant -= asked
+                .filter(|tool| out.tools.binary_search(tool).is_ok())
+                .count();
+        }
         FeatureLine {
             set: measured_name(set),
             query: asked.id,
@@ -246,11 +248,7 @@ impl<'a> FeatureLine<'a> {
             none: asked.relevant.is_empty(),
             relevant,
             tools: &measured.tools,
-            labels: measured
-                .tools
-                .iter()
-                .map(|id| u8::from(is_right(id)))
-                .collect(),
+            labels,
             rows: &measured.rows,
             signals: &measured.signals,
         }

@@ -21,8 +21,8 @@ pub fn queries(tool: &Tool, count: usize, seed: u64) -> Vec<String> {
             all.push(query);
         }
     }
-    let chosen = Random::new(seed, tool.id.as_str()).sample(all.len(), count);
-    chosen.into_iter().map(|place| all[place].clone()).collect()
+    // A stream for each tool, so that one more tool does not change the queries of the others.
+    Random::new(seed, tool.id.as_str()).sample_of(&all, count)
 }
 
 fn candidates(tool: &Tool) -> Vec<String> {
@@ -71,8 +71,15 @@ fn properties(tool: &Tool) -> impl Iterator<Item = (&String, &Value)> {
 }
 
 fn parameters(tool: &Tool) -> Vec<String> {
-    let names = properties(tool).map(|(name, _)| words(name));
-    names.filter(|name| !name.is_empty()).collect()
+    let mut names = Vec::new();
+    for (name, _) in properties(tool) {
+        let name = words(name);
+        // A name of punctuation alone has no words.
+        if !name.is_empty() {
+            names.push(name);
+        }
+    }
+    names
 }
 
 /// The first value of an enumeration.

@@ -9,7 +9,7 @@ mod worst;
 mod agent;
 mod compared;
 
-use super::report::{Report, SMALL};
+use super::report::{Report, SMALL, set_names};
 
 pub use agent::{agent_page, learning_page};
 pub use compared::diff_page;
@@ -20,8 +20,7 @@ const SHOWN_CHARS: usize = 320;
 
 /// The page of these reports.
 pub fn page(reports: &[Report]) -> String {
-    let names: Vec<&str> = reports.iter().map(|report| report.set.as_str()).collect();
-    let title = format!("Tool search on {}", names.join(", "));
+    let title = format!("Tool search on {}", set_names(reports));
     let mut sections: String = reports.iter().map(section).collect();
     if reports.len() > 1 {
         sections.insert_str(0, &quality::overview(reports));
@@ -71,11 +70,10 @@ fn head(report: &Report) -> String {
         escape(&report.embedder),
         escape(&report.version)
     );
-    let remarks: String = report
-        .remarks()
-        .iter()
-        .map(|remark| format!("<p class=\"remark\">{}</p>", escape(remark)))
-        .collect();
+    let mut remarks = String::new();
+    for remark in report.remarks() {
+        remarks += &format!("<p class=\"remark\">{}</p>", escape(&remark));
+    }
     format!(
         "<h2>{}</h2><p>{facts}</p>{remarks}",
         escape(&report.marked_set())

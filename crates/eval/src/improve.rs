@@ -171,8 +171,8 @@ pub struct Improved {
 impl Improved {
     /// The accepted changes.
     pub fn accepted(&self) -> impl Iterator<Item = &Change> {
-        let is_accepted = |change: &&Change| change.decision == Decision::Accepted;
-        self.changes.iter().filter(is_accepted)
+        let changes = self.changes.iter();
+        changes.filter(|change| change.decision == Decision::Accepted)
     }
 }
 
@@ -335,17 +335,12 @@ impl<'a> Search<'a> {
                 return Ok(Decision::Accepted);
             }
             let count = entries.len();
-            let cost =
-                |entry: &Entry, is_at_fault: fn(&Self, &Entry, usize, &[ToolIndex]) -> bool| {
-                    losers
-                        .iter()
-                        .any(|&query| is_at_fault(self, entry, query, &after[query]))
-                };
-            entries.retain(|entry| !cost(entry, Self::is_at_fault));
+            entries.retain(|entry| !self.costs(entry, &losers, &after, Self::is_at_fault));
             // A tool can also fall because its own entries, or those of tools before it, changed its score.
             if entries.len() == count {
-                entries.retain(|entry| !cost(entry, Self::is_near));
+                entries.retain(|entry| !self.costs(entry, &losers, &after, Self::is_near));
             }
+            // No entry explains the loss, so another round would measure the same again.
             if entries.len() == count {
                 break;
             }
@@ -353,39 +348,61 @@ impl<'a> Search<'a> {
         Ok(Decision::LosesHits)
     }
 
+    /// Whether an entry is why any of these queries lost a hit, by one of the two rules.
+    fn costs(
+        &self,
+        entry: &Entry,
+        losers: &[usize],
+        after: &[Vec<ToolIndex>],
+        is_why: fn(&Self, &Entry, usize, &[ToolIndex]) -> bool,
+    ) -> bool {
+        let mut losers = losers.iter();
+        losers.any(|&query| is_why(self, entry, query, &after[query]))
+    }
+
     /// The queries that have none of their tools among the first five hits any more.
     fn losers(&self, after: &[Vec<ToolIndex>]) -> Vec<usize> {
         let all = self.all();
         let had = self.column(KEPT, &all, &self.before);
         let has = self.column(KEPT, &all, after);
-        let lost = had.iter().zip(&has).map(|(had, has)| has < had);
-        let lost = lost.enumerate().filter(|(_, lost)| *lost);
-        lost.map(|(query, _)| query).collect()
+        let mut losers = Vec::new();
+        for (query, (had, has)) in had.iter().zip(&has).enumerate() {
+            if has < had {
+                losers.push(query);
+            }
+        }
+        losers
     }
 
     /// Whether an entry is about a tool of the first hits of a query, before or after.
     fn is_near(&self, entry: &Entry, query: usize, after: &[ToolIndex]) -> bool {
-        let tool = entry.tool().and_then(|tool| self.trials.set.position(tool));
-        tool.is_some_and(|tool| {
-            first(&self.before[query]).contains(&tool) || first(after).contains(&tool)
-        })
+        let Some(tool) = entry.tool().and_then(|tool| self.trials.set.position(tool)) else {
+            return false;
+        };
+        first(&self.before[query]).contains(&tool) || first(after).contains(&tool)
     }
 
     /// Whether an entry can be why a query lost a hit: it brought a tool among the first ones, or took it
     /// from there.
     fn is_at_fault(&self, entry: &Entry, query: usize, after: &[ToolIndex]) -> bool {
         let (had, has) = (first(&self.before[query]), first(after));
-        let position = |tool: &str| self.trials.set.position(tool);
         match entry {
             Entry::Text { tool, .. } | Entry::Alias { tool, .. } | Entry::Pin { tool, .. } => {
-                position(tool).is_some_and(|tool| has.contains(&tool) && !had.contains(&tool))
+                self.is_in_only(tool, has, had)
             }
-            Entry::Boost { tool, .. } => {
-                position(tool).is_some_and(|tool| had.contains(&tool) && !has.contains(&tool))
-            }
+            // Factors are below 1, so they take a tool away.
+            Entry::Boost { tool, .. } => self.is_in_only(tool, had, has),
             Entry::Synonym { from, .. } => !self.queries_with(from, &[query]).is_empty(),
             Entry::Companions { .. } => true,
         }
+    }
+
+    /// Whether these hits have a tool that the others lack.
+    fn is_in_only(&self, tool: &str, these: &[ToolIndex], others: &[ToolIndex]) -> bool {
+        let Some(tool) = self.trials.set.position(tool) else {
+            return false;
+        };
+        these.contains(&tool) && !others.contains(&tool)
     }
 
     /// The values of all queries, each with what the others taught.
@@ -435,10 +452,10 @@ impl<'a> Search<'a> {
             Entry::Text { .. } | Entry::Pin { .. } | Entry::Companions { .. } => return Ok(true),
         };
         let after = self.trial.rankings(&self.content.with([entry]), &asked)?;
-        let before: Vec<Vec<ToolIndex>> = asked
-            .iter()
-            .map(|&query| self.before[query].clone())
-            .collect();
+        let mut before = Vec::with_capacity(asked.len());
+        for &query in &asked {
+            before.push(self.before[query].clone());
+        }
         let had = mean(&self.values(&asked, &before));
         Ok(mean(&self.values(&asked, &after)) > had)
     }
@@ -446,11 +463,14 @@ impl<'a> Search<'a> {
     /// The queries with a word.
     fn queries_with(&self, word: &str, queries: &[usize]) -> Vec<usize> {
         let term = text::stem(word);
-        let has = |query: &&usize| {
-            let terms = text::terms(&self.trials.set.queries[**query].text);
-            terms.iter().any(|other| other.term == term)
-        };
-        queries.iter().filter(has).copied().collect()
+        let mut having = Vec::new();
+        for &query in queries {
+            let terms = text::terms(&self.trials.set.queries[query].text);
+            if terms.iter().any(|other| other.term == term) {
+                having.push(query);
+            }
+        }
+        having
     }
 
     /// The queries that have a tool among their hits.
@@ -458,8 +478,10 @@ impl<'a> Search<'a> {
         let Some(tool) = self.trials.set.position(tool) else {
             return Vec::new();
         };
-        let has = |query: &&usize| self.before[**query].contains(&tool);
-        queries.iter().filter(has).copied().collect()
+        let queries = queries.iter().copied();
+        queries
+            .filter(|&query| self.before[query].contains(&tool))
+            .collect()
     }
 
     /// These queries, each text once.
@@ -513,9 +535,11 @@ impl<'a> Search<'a> {
         let requests: HashSet<String> = queries.map(|query| words_of(&query.text)).collect();
         let mut entries = Vec::new();
         for (tool, enrichment) in &self.trials.texts {
-            // A text that is a judged query says nothing about others.
-            let is_query = |text: &&String| requests.contains(&words_of(text));
-            for text in enrichment.texts().iter().filter(|text| !is_query(text)) {
+            for text in enrichment.texts() {
+                // A text that is a judged query says nothing about others.
+                if requests.contains(&words_of(text)) {
+                    continue;
+                }
                 entries.push(Entry::Text {
                     tool: tool.to_string(),
                     text: text.clone(),
@@ -533,10 +557,10 @@ impl<'a> Search<'a> {
 
     fn column(&self, metric: Metric, queries: &[usize], rankings: &[Vec<ToolIndex>]) -> Vec<f64> {
         let queries = queries.iter().map(|&query| &self.trials.set.queries[query]);
-        let judged = queries.clone().zip(rankings);
-        let hits: Vec<_> = judged
-            .map(|(query, hits)| query.judged_hits(hits))
-            .collect();
+        let mut hits = Vec::with_capacity(rankings.len());
+        for (query, ranking) in queries.clone().zip(rankings) {
+            hits.push(query.judged_hits(ranking));
+        }
         let judgements = queries.map(|query| &query.judgements);
         let scores = Scores::of_hits(&[metric], hits.iter().map(Vec::as_slice).zip(judgements));
         scores.column(metric).to_vec()
@@ -551,14 +575,12 @@ fn words_of(text: &str) -> String {
 /// A number for each query, from 0; equal texts have the same.
 fn numbered_requests(set: &EvalSet) -> Vec<usize> {
     let mut numbers: HashMap<String, usize> = HashMap::new();
-    let mut number = |text: &str| {
+    let mut requests = Vec::with_capacity(set.queries.len());
+    for query in &set.queries {
         let next = numbers.len();
-        *numbers.entry(words_of(text)).or_insert(next)
-    };
-    set.queries
-        .iter()
-        .map(|query| number(&query.text))
-        .collect()
+        requests.push(*numbers.entry(words_of(&query.text)).or_insert(next));
+    }
+    requests
 }
 
 /// How many requests these are.

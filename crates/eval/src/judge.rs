@@ -50,11 +50,12 @@ impl Scores {
         metrics: &[Metric],
         hits_of: impl Fn(&EvalQuery, &[ToolIndex]) -> JudgedHits,
     ) -> Self {
-        let queries = set.queries.iter().zip(&run.rankings);
-        let judged = |(query, ranking): (&'_ EvalQuery, &Vec<ToolIndex>)| hits_of(query, ranking);
-        let hits: Vec<JudgedHits> = queries.map(judged).collect();
-        let queries = set.queries.iter().map(|query| &query.judgements);
-        Scores::of_hits(metrics, hits.iter().map(Vec::as_slice).zip(queries))
+        let mut hits: Vec<JudgedHits> = Vec::with_capacity(set.queries.len());
+        for (query, ranking) in set.queries.iter().zip(&run.rankings) {
+            hits.push(hits_of(query, ranking));
+        }
+        let judgements = set.queries.iter().map(|query| &query.judgements);
+        Scores::of_hits(metrics, hits.iter().map(Vec::as_slice).zip(judgements))
     }
 
     /// Evaluates the hits of each query, by rank, with its judgements.
@@ -76,10 +77,10 @@ impl Scores {
 
     /// The values of one metric, by query; empty when it was not measured.
     pub fn column(&self, metric: Metric) -> &[f64] {
-        self.metrics
-            .iter()
-            .position(|other| *other == metric)
-            .map_or(&[], |index| &self.columns[index])
+        match self.metrics.iter().position(|other| *other == metric) {
+            Some(index) => &self.columns[index],
+            None => &[],
+        }
     }
 
     /// The mean over the queries.
@@ -108,7 +109,7 @@ pub fn tolerant_hits(query: &EvalQuery, ranking: &[ToolIndex], twins: &Twins) ->
                 query.position(*tool)
             }
             // A relevant tool that a twin has already stood for counts as not judged.
-            None if query.relevant.binary_search(&hit).is_ok() => None,
+            None if query.is_relevant(hit) => None,
             None => query.position(hit),
         });
     }
@@ -143,6 +144,7 @@ struct Face {
 
 impl Face {
     fn of(tool: &Tool) -> Self {
+        // `send_mail` and `sendMail` are one name.
         let letters = tool.id.name().chars().filter(|c| c.is_alphanumeric());
         let words = tool
             .description

@@ -37,8 +37,10 @@ impl Judgements {
 
     /// The number of relevant tools.
     pub fn relevant(&self, from: Option<u16>) -> usize {
-        let relevant = |grade: &&f64| self.is_relevant(**grade, from);
-        self.grades.iter().filter(relevant).count()
+        let grades = self.grades.iter();
+        grades
+            .filter(|grade| self.is_relevant(**grade, from))
+            .count()
     }
 
     /// The needs of the query, as the relevant tools that meet each.
@@ -48,9 +50,15 @@ impl Judgements {
             let tools = (0..self.grades.len()).filter(relevant);
             return tools.map(|tool| vec![tool]).collect();
         }
-        let of_group = |group: &Vec<usize>| group.iter().copied().filter(relevant).collect();
-        let needs = self.groups.iter().map(of_group);
-        needs.filter(|need: &Vec<usize>| !need.is_empty()).collect()
+        let mut needs = Vec::with_capacity(self.groups.len());
+        for group in &self.groups {
+            let need: Vec<usize> = group.iter().copied().filter(relevant).collect();
+            // A group without a relevant tool is no need: nothing could meet it.
+            if !need.is_empty() {
+                needs.push(need);
+            }
+        }
+        needs
     }
 }
 

@@ -56,11 +56,11 @@ pub fn evaluate(
     let results = measurement.arms()?;
     let main = results.main;
     let rankings = &results.runs[main].rankings;
-    if results.unfinished.is_none() {
-        report.unfinished = measurement
-            .parts(&mut report, &build, main, rankings)
-            .err()
-            .map(|error| error.to_string());
+    // What was measured up to an error is kept.
+    if results.unfinished.is_none()
+        && let Err(error) = measurement.parts(&mut report, &build, main, rankings)
+    {
+        report.unfinished = Some(error.to_string());
     }
     Ok(evaluation(set, plan, report, results))
 }
@@ -79,9 +79,8 @@ pub fn evaluate_in_use(
 ) -> Result<Evaluation> {
     check(&set, plan, true)?;
     let mut report = report::identity(&set, plan.seed, embedder);
-    let queries = set.queries.iter().map(|query| query.text.as_str());
     let is_ranked = plan.arms.iter().any(Arm::is_ranked);
-    report.trained_on = is_ranked && ranker_has_seen(searcher, queries);
+    report.trained_on = is_ranked && ranker_has_seen(searcher, set.query_texts());
     let watched = Watched::new(searcher);
     let measurement = Measurement {
         set: &set,
@@ -101,8 +100,10 @@ pub fn evaluate_in_use(
 
 /// Whether the ranker of a catalog in use was trained on these queries, or on some of them.
 pub fn ranker_has_seen<'a>(searcher: &Searcher, queries: impl Iterator<Item = &'a str>) -> bool {
-    let ranker = searcher.ranker();
-    ranker.is_some_and(|ranker| ranker.seen().include(queries))
+    match searcher.ranker() {
+        Some(ranker) => ranker.seen().include(queries),
+        None => false,
+    }
 }
 
 /// Evaluations of one set, each by other settings, as one with all their arms.
@@ -149,13 +150,13 @@ fn evaluation(set: EvalSet, plan: &Plan, mut report: Report, results: ArmResults
 }
 
 fn check(set: &EvalSet, plan: &Plan, embeds: bool) -> Result<()> {
-    let metrics = plan.metrics_of(set);
-    let mut depths = metrics.iter().filter_map(|metric| metric.depth);
-    if let Some(k) = depths.find(|depth| *depth > set.tools.len()) {
-        return Err(EvalError::DepthExceedsCatalog {
-            tools: set.tools.len(),
-            k,
-        });
+    for metric in plan.metrics_of(set) {
+        if let Some(k) = metric.depth
+            && k > set.tools.len()
+        {
+            let tools = set.tools.len();
+            return Err(EvalError::DepthExceedsCatalog { tools, k });
+        }
     }
     if plan.arms.is_empty() {
         return Err(EvalError::option("--arms", "", "name at least one"));
@@ -170,9 +171,11 @@ fn check(set: &EvalSet, plan: &Plan, embeds: bool) -> Result<()> {
 
 fn scores_of(set: &EvalSet, plan: &Plan, runs: &[ArmRun]) -> Vec<Scores> {
     let metrics = plan.metrics_of(set);
-    runs.iter()
-        .map(|run| Scores::strict(set, run, &metrics))
-        .collect()
+    let mut scores = Vec::with_capacity(runs.len());
+    for run in runs {
+        scores.push(Scores::strict(set, run, &metrics));
+    }
+    scores
 }
 
 fn significance(runs: &[ArmRun], scores: &[Scores], seed: u64) -> Vec<report::Comparison> {
@@ -230,6 +233,7 @@ impl Measurement<'_> {
         }
         let scores = scores_of(self.set, self.plan, &runs);
         let arm = &self.plan.arms[main];
+        // They are searched once more, by an engine that has just failed.
         let worst = if unfinished.is_some() {
             Vec::new()
         } else {
@@ -258,6 +262,7 @@ impl Measurement<'_> {
         }
         self.progress.stage(&format!("timing {}", arm.name), 0);
         let time = || Latency::of(self.set, self.engine, arm, self.plan.seed);
+        // With the cache, a query that was searched before would cost no embedding.
         let latency = match self.workspace {
             Some(workspace) => workspace.uncached(time)?,
             None => time()?,
@@ -271,7 +276,10 @@ impl Measurement<'_> {
         scores: &[Scores],
         latencies: Vec<Option<Latency>>,
     ) -> Vec<ArmReport> {
-        let twins = (self.plan.judging == Judging::AlsoTolerant).then(|| Twins::of(self.set));
+        let twins = match self.plan.judging {
+            Judging::Strict => None,
+            Judging::AlsoTolerant => Some(Twins::of(self.set)),
+        };
         let mut reports = Vec::new();
         for ((run, scores), latency) in runs.iter().zip(scores).zip(latencies) {
             let mut report = ArmReport::of(run, scores, latency, self.plan.seed);

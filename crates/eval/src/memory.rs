@@ -4,7 +4,10 @@
 //! The queries are split, not the tools, because a memory can only help when a tool is needed
 //! again. Sets with queries that paraphrase each other overestimate the gain.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
+use toolscout_index::ToolId;
 use toolscout_index::memory::{Entry, MAX_ENTRIES, Source, Switch};
 use toolscout_index::query::read_part;
 use utoipa::ToSchema;
@@ -59,12 +62,13 @@ impl MemoryReport {
         let chosen = Random::new(seed, "memory").sample(set.queries.len(), set.queries.len() / 2);
         let entries = entries(set, &chosen);
         let mut rest = set.clone();
-        let mut place = 0..;
-        rest.queries.retain(|_| {
-            place
-                .next()
-                .is_some_and(|place| chosen.binary_search(&place).is_err())
-        });
+        rest.queries.clear();
+        for (place, query) in set.queries.iter().enumerate() {
+            // `sample` is sorted, which the binary search needs.
+            if chosen.binary_search(&place).is_err() {
+                rest.queries.push(query.clone());
+            }
+        }
         let column = || -> Result<Vec<f64>> {
             let run = ArmRun::of(
                 &rest,
@@ -83,17 +87,16 @@ impl MemoryReport {
         memory.insert(&entries)?;
         let with = column()?;
         let gain = paired(&with, &without, seed);
-        let is_known = |id: &str| entries.iter().any(|entry| entry.tool.as_str() == id);
-        let known = rest.queries.iter().filter(|query| {
-            query
-                .relevant
-                .iter()
-                .any(|&tool| is_known(set.tool(tool).id.as_str()))
-        });
+        let learned: HashSet<&ToolId> = entries.iter().map(|entry| &entry.tool).collect();
+        let mut known = 0;
+        for query in &rest.queries {
+            let mut relevant = query.relevant.iter().map(|&tool| &set.tool(tool).id);
+            known += usize::from(relevant.any(|id| learned.contains(id)));
+        }
         Ok(MemoryReport {
             remembered: chosen.len(),
             asked: rest.queries.len(),
-            known: known.count() as f64 / rest.queries.len().max(1) as f64,
+            known: known as f64 / rest.queries.len().max(1) as f64,
             without: mean(&without),
             with: mean(&with),
             gain_ci95: gain.interval,
@@ -104,23 +107,19 @@ impl MemoryReport {
 
 /// One entry per query and relevant tool, up to the capacity of a memory.
 fn entries(set: &EvalSet, chosen: &[usize]) -> Vec<Entry> {
-    let of_query = |&place: &usize| {
+    let mut entries = Vec::new();
+    for &place in chosen {
         let query = &set.queries[place];
-        let text = read_part(&query.text);
-        let taught_by = || vec![Source::command_line()];
-        let entry = |tool| Entry {
-            query: text.to_owned(),
-            tool,
-            times: 1,
-            at_ms: place as i64,
-            taught_by: taught_by(),
-        };
-        query
-            .relevant
-            .iter()
-            .map(|&tool| set.tool(tool).id.clone())
-            .map(entry)
-            .collect::<Vec<_>>()
-    };
-    chosen.iter().flat_map(of_query).take(MAX_ENTRIES).collect()
+        for &tool in &query.relevant {
+            entries.push(Entry {
+                query: read_part(&query.text).to_owned(),
+                tool: set.tool(tool).id.clone(),
+                times: 1,
+                at_ms: place as i64,
+                taught_by: vec![Source::command_line()],
+            });
+        }
+    }
+    entries.truncate(MAX_ENTRIES);
+    entries
 }

@@ -131,16 +131,14 @@ impl Metric {
     /// reported at the deepest only.
     pub fn all(depths: &[usize]) -> Vec<Metric> {
         let deepest = depths.iter().copied().max().unwrap_or(1);
-        let at_each = |measure| depths.iter().map(move |&depth| Metric::new(measure, depth));
-        at_each(Measure::Ndcg)
-            .chain(at_each(Measure::Recall))
-            .chain([
-                Metric::new(Measure::Precision, 1),
-                Metric::new(Measure::Mrr, deepest),
-            ])
-            .chain(at_each(Measure::Success))
-            .chain(at_each(Measure::Complete))
-            .collect()
+        let mut metrics = Vec::new();
+        metrics.extend(at_each(Measure::Ndcg, depths));
+        metrics.extend(at_each(Measure::Recall, depths));
+        metrics.push(Metric::new(Measure::Precision, 1));
+        metrics.push(Metric::new(Measure::Mrr, deepest));
+        metrics.extend(at_each(Measure::Success, depths));
+        metrics.extend(at_each(Measure::Complete, depths));
+        metrics
     }
 
     /// The metric of one query; `NaN` where it has none.
@@ -155,18 +153,23 @@ impl Metric {
 
 /// The main metric: nDCG at the deepest cut-off, else the first.
 pub fn headline(metrics: &[Metric]) -> Metric {
-    let of_measure = |measure| {
-        let same = |metric: &&Metric| metric.measure == measure && !metric.judged_only;
-        metrics
-            .iter()
-            .filter(same)
-            .max_by_key(|metric| metric.depth)
-    };
-    of_measure(Measure::Ndcg)
-        .or_else(|| of_measure(Measure::NdcgExp))
+    deepest(Measure::Ndcg, metrics)
+        .or(deepest(Measure::NdcgExp, metrics))
         .or(metrics.first())
         .copied()
         .unwrap_or(Metric::new(Measure::Ndcg, 10))
+}
+
+fn at_each(measure: Measure, depths: &[usize]) -> impl Iterator<Item = Metric> {
+    depths.iter().map(move |&depth| Metric::new(measure, depth))
+}
+
+/// This measure at its deepest cut-off, over all hits.
+fn deepest(measure: Measure, metrics: &[Metric]) -> Option<&Metric> {
+    metrics
+        .iter()
+        .filter(|metric| metric.measure == measure && !metric.judged_only)
+        .max_by_key(|metric| metric.depth)
 }
 
 /// The arithmetic mean, without what has no value; 0 for nothing.
@@ -177,9 +180,14 @@ pub fn mean(values: &[f64]) -> f64 {
 
 /// The sum and the number of the values that are not `NaN`.
 pub fn sum_of(values: impl Iterator<Item = f64>) -> (f64, usize) {
-    values
-        .filter(|value| !value.is_nan())
-        .fold((0.0, 0), |(sum, count), value| (sum + value, count + 1))
+    let (mut sum, mut count) = (0.0, 0);
+    for value in values {
+        if !value.is_nan() {
+            sum += value;
+            count += 1;
+        }
+    }
+    (sum, count)
 }
 
 /// The percentile of ascending values by nearest rank; 0 for an empty slice.

@@ -46,12 +46,12 @@ impl HeldOut {
             .map(|position| position as ToolIndex)
             .collect();
         // `sample` is sorted, which the binary search needs.
-        let gone = |tool: &ToolIndex| tools.binary_search(tool).is_ok();
-        let lost = set
-            .queries
-            .iter()
-            .map(|query| query.relevant.iter().all(gone));
-        let unanswerable = lost.chain(set.unanswerable.iter().map(|_| true)).collect();
+        let is_gone = |tool: &ToolIndex| tools.binary_search(tool).is_ok();
+        let mut unanswerable = Vec::with_capacity(set.queries.len() + set.unanswerable.len());
+        for query in &set.queries {
+            unanswerable.push(query.relevant.iter().all(is_gone));
+        }
+        unanswerable.resize(set.queries.len() + set.unanswerable.len(), true);
         HeldOut {
             tools,
             unanswerable,
@@ -135,10 +135,9 @@ impl NoMatchReport {
         arm: &Arm,
         on_query: &(dyn Fn() + Sync),
     ) -> Result<Self> {
-        let judged = set.queries.iter().map(|query| query.text.as_str());
-        let texts: Vec<&str> = judged
-            .chain(set.unanswerable.iter().map(|query| query.text.as_str()))
-            .collect();
+        // In the order of `HeldOut::unanswerable`.
+        let mut texts: Vec<&str> = set.query_texts().collect();
+        texts.extend(set.unanswerable.iter().map(|query| query.text.as_str()));
         let observations = each_text(&texts, THREADS, |text| {
             let results = engine.answer(text, arm, HITS, Detail::Explained)?;
             on_query();
@@ -154,100 +153,129 @@ impl NoMatchReport {
 /// Every signal of an answer, by name: those of the engine, and the best BM25 and fused score of
 /// the hits.
 fn signals(results: &Results) -> Vec<(String, f64)> {
-    let best = |values: &mut dyn Iterator<Item = f32>| values.map(f64::from).reduce(f64::max);
-    let bm25 = |hit: &Hit| Some(hit.explain.as_ref()?.lexical.as_ref()?.raw);
-    [
-        ("confidence", results.confidence.map(f64::from)),
-        ("coverage", Some(f64::from(results.signals.coverage))),
-        ("cosine", results.signals.cosine.map(f64::from)),
-        ("bm25", best(&mut results.hits.iter().filter_map(bm25))),
-        ("score", best(&mut results.hits.iter().map(|hit| hit.score))),
-    ]
-    .into_iter()
-    .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-    .collect()
+    let hits = results.hits.iter();
+    let signals = [
+        ("confidence", results.confidence),
+        ("coverage", Some(results.signals.coverage)),
+        ("cosine", results.signals.cosine),
+        ("bm25", hits.clone().filter_map(bm25).reduce(f32::max)),
+        ("score", hits.map(|hit| hit.score).reduce(f32::max)),
+    ];
+    let mut found = Vec::with_capacity(signals.len());
+    for (name, value) in signals {
+        // A leg that did not take part gives no signal.
+        if let Some(value) = value {
+            found.push((name.to_owned(), f64::from(value)));
+        }
+    }
+    found
+}
+
+fn bm25(hit: &Hit) -> Option<f32> {
+    Some(hit.explain.as_ref()?.lexical.as_ref()?.raw)
 }
 
 fn summarise(arm: &str, unanswerable: &[bool], observations: &[Observation]) -> NoMatchReport {
-    let names: std::collections::BTreeSet<&str> = observations
-        .iter()
-        .flat_map(|observation| observation.signals.iter().map(|(name, _)| name.as_str()))
-        .collect();
-    let (lost, others): (Vec<_>, Vec<_>) = unanswerable
-        .iter()
-        .zip(observations)
-        .partition(|(unanswerable, _)| **unanswerable);
+    // Every name that any answer has: an answer without hits has no score.
+    let mut signals = BTreeMap::new();
+    for observation in observations {
+        for (name, _) in &observation.signals {
+            if !signals.contains_key(name) {
+                signals.insert(name.clone(), signal(name, unanswerable, observations));
+            }
+        }
+    }
+    let (mut lost, mut others) = (Answered::default(), Answered::default());
+    for (unanswerable, observation) in unanswerable.iter().zip(observations) {
+        let kind = if *unanswerable {
+            &mut lost
+        } else {
+            &mut others
+        };
+        kind.queries += 1;
+        kind.with_no_match += usize::from(observation.no_match);
+    }
     NoMatchReport {
-        accuracy: no_match_share(&lost),
-        false_no_match: no_match_share(&others),
+        accuracy: lost.share(),
+        false_no_match: others.share(),
         arm: arm.into(),
-        unanswerable: lost.len(),
-        answerable: others.len(),
-        signals: names
-            .into_iter()
-            .map(|name| (name.into(), signal(name, unanswerable, observations)))
-            .collect(),
+        unanswerable: lost.queries,
+        answerable: others.queries,
+        signals,
     }
 }
 
-/// Share of the queries that were answered with "no match".
-fn no_match_share(queries: &[(&bool, &Observation)]) -> f64 {
-    let abstained = queries
-        .iter()
-        .filter(|(_, observation)| observation.no_match)
-        .count();
-    abstained as f64 / queries.len().max(1) as f64
+/// Queries of one kind, and those of them that were answered with "no match".
+#[derive(Default)]
+struct Answered {
+    queries: usize,
+    with_no_match: usize,
+}
+
+impl Answered {
+    fn share(&self) -> f64 {
+        self.with_no_match as f64 / self.queries.max(1) as f64
+    }
+}
+
+impl Observation {
+    fn signal(&self, name: &str) -> Option<f64> {
+        let (_, value) = self.signals.iter().find(|(other, _)| other == name)?;
+        Some(*value)
+    }
 }
 
 fn signal(name: &str, unanswerable: &[bool], observations: &[Observation]) -> Signal {
-    let value = |observation: &Observation| {
-        observation
-            .signals
-            .iter()
-            .find(|(other, _)| other == name)
-            .map(|(_, v)| *v)
-    };
     // Without the signal the leg found nothing, so the answer is the least confident of all.
     let lowest = observations
         .iter()
-        .filter_map(value)
+        .filter_map(|observation| observation.signal(name))
         .fold(f64::INFINITY, f64::min)
         - 1.0;
-    let side = |of: bool| -> Vec<f64> {
-        let chosen = unanswerable
-            .iter()
-            .zip(observations)
-            .filter(|(unanswerable, _)| **unanswerable == of);
-        let mut values: Vec<f64> = chosen
-            .map(|(_, observation)| value(observation).unwrap_or(lowest))
-            .collect();
-        values.sort_by(f64::total_cmp);
-        values
-    };
-    over_thresholds(&side(true), &side(false))
+    let (mut lost, mut others) = (Vec::new(), Vec::new());
+    for (unanswerable, observation) in unanswerable.iter().zip(observations) {
+        let value = observation.signal(name).unwrap_or(lowest);
+        if *unanswerable {
+            &mut lost
+        } else {
+            &mut others
+        }
+        .push(value);
+    }
+    lost.sort_by(f64::total_cmp);
+    others.sort_by(f64::total_cmp);
+    over_thresholds(&lost, &others)
 }
 
 /// Evaluates every threshold on the signals of unanswerable and answerable queries, both ascending.
 fn over_thresholds(unanswerable: &[f64], answerable: &[f64]) -> Signal {
-    let below = |values: &[f64], threshold: f64| {
-        values.partition_point(|value| *value < threshold) as f64 / values.len().max(1) as f64
-    };
     let point = |threshold| CurvePoint {
         threshold,
-        accuracy: below(unanswerable, threshold),
-        false_no_match: below(answerable, threshold),
+        accuracy: share_below(threshold, unanswerable),
+        false_no_match: share_below(threshold, answerable),
     };
     let mut thresholds: Vec<f64> = unanswerable.iter().chain(answerable).copied().collect();
     // Between two neighbouring values every threshold has the same effect.
     thresholds.sort_by(f64::total_cmp);
     thresholds.dedup();
-    let affordable = thresholds.iter().map(|&threshold| point(threshold));
-    let affordable = affordable.filter(|point| point.false_no_match <= AFFORDABLE_FALSE);
+    let mut accuracy_at_affordable = 0.0_f64;
+    for &threshold in &thresholds {
+        let point = point(threshold);
+        if point.false_no_match <= AFFORDABLE_FALSE {
+            accuracy_at_affordable = accuracy_at_affordable.max(point.accuracy);
+        }
+    }
     Signal {
         auc: area(unanswerable, answerable),
-        accuracy_at_affordable: affordable.map(|point| point.accuracy).fold(0.0, f64::max),
+        accuracy_at_affordable,
+        // A page draws the curve, and thousands of points would look the same.
         curve: spread(&thresholds).into_iter().map(point).collect(),
     }
+}
+
+/// The share of ascending values that are below a threshold.
+fn share_below(threshold: f64, values: &[f64]) -> f64 {
+    values.partition_point(|value| *value < threshold) as f64 / values.len().max(1) as f64
 }
 
 /// Thresholds at even ranks, first and last included.
@@ -256,9 +284,11 @@ fn spread(thresholds: &[f64]) -> Vec<f64> {
         return Vec::new();
     };
     let steps = (CURVE_POINTS - 1).min(last).max(1);
-    let mut chosen: Vec<f64> = (0..=steps)
-        .map(|step| thresholds[step * last / steps])
-        .collect();
+    let mut chosen = Vec::with_capacity(steps + 1);
+    for step in 0..=steps {
+        chosen.push(thresholds[step * last / steps]);
+    }
+    // A single threshold is first and last.
     chosen.dedup();
     chosen
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::dataset::{EvalQuery, EvalSet, ToolIndex};
+use super::dataset::{EvalQuery, EvalSet};
 use super::judge::Scores;
 use super::judgements::{JudgedHits, Judgements};
 use super::metrics::Metric;
@@ -63,34 +63,49 @@ pub struct ScoredHit {
 impl QueryReport {
     /// The value of a metric of an arm; `NaN` where it has none.
     pub fn value(&self, arm: &str, metric: Metric) -> f64 {
-        let of_arm = self.arms.get(arm);
-        let value = of_arm.and_then(|arm| arm.values.get(&metric.to_string()).copied());
-        value.flatten().unwrap_or(f64::NAN)
+        let Some(of_arm) = self.arms.get(arm) else {
+            return f64::NAN;
+        };
+        match of_arm.values.get(&metric.to_string()) {
+            Some(Some(value)) => *value,
+            _ => f64::NAN,
+        }
     }
 
     /// What is judged, with the tools in the order of `judged`.
     pub fn judgements(&self, relevant_from: f64) -> Judgements {
-        let positions = |ids: &Vec<String>| {
-            let position = |id: &String| self.judged.keys().position(|other| other == id);
-            ids.iter().filter_map(position).collect()
-        };
+        let mut groups = Vec::with_capacity(self.groups.len());
+        for group in &self.groups {
+            groups.push(self.positions(group));
+        }
         Judgements {
             grades: self.judged.values().copied().collect(),
             relevant_from,
-            groups: self.groups.iter().map(positions).collect(),
-            order: positions(&self.order),
+            groups,
+            order: self.positions(&self.order),
         }
+    }
+
+    /// The places of tools in `judged`.
+    fn positions(&self, ids: &[String]) -> Vec<usize> {
+        let ids = ids.iter();
+        ids.filter_map(|id| self.judged.keys().position(|other| other == id))
+            .collect()
     }
 
     /// The hits of an arm as the judgements see them, to the last judged one.
     pub fn judged_hits(&self, arm: &str) -> JudgedHits {
-        let none = BTreeMap::new();
-        let ranks = self.arms.get(arm).map_or(&none, |arm| &arm.ranks);
-        let deepest = ranks.values().copied().max().unwrap_or(0);
+        let Some(of_arm) = self.arms.get(arm) else {
+            return JudgedHits::new();
+        };
+        let deepest = of_arm.ranks.values().copied().max().unwrap_or(0);
         let mut hits = vec![None; deepest];
         for (position, id) in self.judged.keys().enumerate() {
-            let place = ranks.get(id).and_then(|rank| rank.checked_sub(1));
-            if let Some(hit) = place.and_then(|place| hits.get_mut(place)) {
+            let Some(rank) = of_arm.ranks.get(id) else {
+                continue;
+            };
+            // A file may have a rank of 0, which wraps around to a place that no list has.
+            if let Some(hit) = hits.get_mut(rank.wrapping_sub(1)) {
                 *hit = Some(position);
             }
         }
@@ -102,64 +117,64 @@ impl QueryReport {
 pub fn per_query(set: &EvalSet, runs: &[ArmRun], scores: &[Scores]) -> Vec<QueryReport> {
     let mut reports = Vec::with_capacity(set.queries.len());
     for (number, query) in set.queries.iter().enumerate() {
-        let arms = runs.iter().zip(scores);
-        let of_arm = |(run, scores): (&ArmRun, &Scores)| {
-            (run.name.clone(), of_arm(set, run, scores, number))
-        };
-        reports.push(QueryReport {
-            arms: arms.map(of_arm).collect(),
-            ..judgement(set, query)
-        });
+        let mut report = judgement(set, query);
+        for (run, scores) in runs.iter().zip(scores) {
+            let of_arm = of_arm(set, run, scores, number);
+            report.arms.insert(run.name.clone(), of_arm);
+        }
+        reports.push(report);
     }
     reports
 }
 
 fn judgement(set: &EvalSet, query: &EvalQuery) -> QueryReport {
-    let id = |tool: ToolIndex| set.tool(tool).id.to_string();
-    let of_position = |position: &usize| id(query.judged[*position]);
+    let ids = |positions: &[usize]| -> Vec<String> {
+        let tools = positions.iter().map(|position| query.judged[*position]);
+        tools.map(|tool| set.id_of(tool)).collect()
+    };
     let judgements = &query.judgements;
-    let judged = query.judged.iter().zip(&judgements.grades);
+    let mut judged = BTreeMap::new();
+    for (tool, grade) in query.judged.iter().zip(&judgements.grades) {
+        judged.insert(set.id_of(*tool), *grade);
+    }
     QueryReport {
         id: query.id.clone(),
         query: query.text.clone(),
         source: query.source.clone(),
-        judged: judged.map(|(tool, grade)| (id(*tool), *grade)).collect(),
-        groups: judgements
-            .groups
-            .iter()
-            .map(|group| group.iter().map(of_position).collect())
-            .collect(),
-        order: judgements.order.iter().map(of_position).collect(),
+        judged,
+        groups: judgements.groups.iter().map(|group| ids(group)).collect(),
+        order: ids(&judgements.order),
         arms: BTreeMap::new(),
     }
 }
 
 fn of_arm(set: &EvalSet, run: &ArmRun, scores: &Scores, query: usize) -> QueryOfArm {
-    let id = |tool: ToolIndex| set.tool(tool).id.to_string();
     let ranking = &run.rankings[query];
-    let judged = ranking.iter().zip(1..);
-    let judged = judged.filter(|(tool, _)| set.queries[query].position(**tool).is_some());
-    let hits = ranking.iter().zip(&run.scores[query]);
+    let mut ranks = BTreeMap::new();
+    for (&tool, rank) in ranking.iter().zip(1..) {
+        if set.queries[query].position(tool).is_some() {
+            ranks.insert(set.id_of(tool), rank);
+        }
+    }
+    let mut hits = Vec::with_capacity(REPORTED_HITS);
+    for (&tool, &score) in ranking.iter().zip(&run.scores[query]).take(REPORTED_HITS) {
+        let (id, score) = (set.id_of(tool), Some(score));
+        hits.push(ScoredHit { id, score });
+    }
     QueryOfArm {
         values: values(scores, query),
-        ranks: judged.map(|(tool, rank)| (id(*tool), rank)).collect(),
-        hits: hits
-            .take(REPORTED_HITS)
-            .map(|(tool, score)| ScoredHit {
-                id: id(*tool),
-                score: Some(*score),
-            })
-            .collect(),
+        ranks,
+        hits,
     }
 }
 
 /// The value of each metric of a query.
 pub fn values(scores: &Scores, query: usize) -> BTreeMap<String, Option<f64>> {
-    let columns = scores.metrics.iter().zip(&scores.columns);
-    columns
-        .map(|(metric, column)| {
-            let value = Some(column[query]).filter(|value| !value.is_nan());
-            (metric.to_string(), value)
-        })
-        .collect()
+    let mut values = BTreeMap::new();
+    for (metric, column) in scores.metrics.iter().zip(&scores.columns) {
+        // JSON has no `NaN`.
+        let value = Some(column[query]).filter(|value| !value.is_nan());
+        values.insert(metric.to_string(), value);
+    }
+    values
 }

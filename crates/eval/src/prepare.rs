@@ -89,19 +89,16 @@ pub struct Workspace {
 impl Workspace {
     /// Stores catalogs under `data`, separate from those of the user.
     pub fn new(data: impl Into<PathBuf>, embedders: Vec<Arc<dyn Embedder>>) -> Self {
-        let embedders = embedders
-            .into_iter()
-            .map(|embedder| {
-                Arc::new(CachedEmbedder::new(
-                    embedder,
-                    MAX_CACHED_QUERIES,
-                    CacheCounters::default(),
-                ))
-            })
-            .collect();
+        // Every arm asks the same queries, so that all but the first find their vectors here.
+        let mut cached = Vec::with_capacity(embedders.len());
+        for embedder in embedders {
+            let counters = CacheCounters::default();
+            let embedder = CachedEmbedder::new(embedder, MAX_CACHED_QUERIES, counters);
+            cached.push(Arc::new(embedder));
+        }
         Workspace {
             data: DataDir::new(data),
-            embedders,
+            embedders: cached,
             ranking: Ranking::BuiltIn,
         }
     }
@@ -118,9 +115,13 @@ impl Workspace {
 
     /// Runs a measurement without the cache of query vectors.
     pub fn uncached<T>(&self, run: impl FnOnce() -> T) -> T {
-        self.embedders.iter().for_each(|embedder| embedder.bypass());
+        for embedder in &self.embedders {
+            embedder.bypass();
+        }
         let result = run();
-        self.embedders.iter().for_each(|embedder| embedder.resume());
+        for embedder in &self.embedders {
+            embedder.resume();
+        }
         result
     }
 
@@ -130,22 +131,20 @@ impl Workspace {
     /// # Errors
     /// As [`Ranker::load`].
     pub fn ranker_has_seen(&self, set: &EvalSet) -> Result<bool> {
-        let Some(ranker) = self
-            .ranking
-            .of(&set.name)?
-            .map(Arc::new)
-            .or_else(Ranker::bundled)
-        else {
+        let own = self.ranking.of(&set.name)?;
+        let Some(ranker) = own.map(Arc::new).or_else(Ranker::bundled) else {
             return Ok(false);
         };
+        // A ranker that has no forest for these embedders takes no part, whatever it has seen.
         let ids = self.embedders.iter().map(|embedder| embedder.id());
-        let queries = set.queries.iter().map(|query| query.text.as_str());
-        Ok(ranker.model_or_stand_in(ids).is_some() && ranker.seen().include(queries))
+        Ok(ranker.model_or_stand_in(ids).is_some() && ranker.seen().include(set.query_texts()))
     }
 
     /// Clears the cache of query vectors: another set has other queries.
     pub fn forget_queries(&self) {
-        self.embedders.iter().for_each(|embedder| embedder.clear());
+        for embedder in &self.embedders {
+            embedder.clear();
+        }
     }
 
     /// The ids of the embedders, joined with `+`; `none` without embedders.
@@ -347,22 +346,22 @@ impl Workspace {
         tools: usize,
     ) -> Result<Option<f64>> {
         let path = self.data.path().join(format!("{name}.embedding.json"));
-        // A pass over part of the tools says nothing about the time for all of them.
-        let is_whole = |embedding: &Embedding| {
-            embedding.tools == tools && embedding.embedder == self.embedder()
+        let embedding = match now {
+            Some(mut embedding) => {
+                embedding.embedder = self.embedder();
+                let text = serde_json::to_string(&embedding).unwrap_or_default();
+                super::error::write(&path, &text)?;
+                Some(embedding)
+            }
+            None => Embedding::read(&path),
         };
-        if let Some(mut embedding) = now {
-            embedding.embedder = self.embedder();
-            let text = serde_json::to_string(&embedding).unwrap_or_default();
-            super::error::write(&path, &text)?;
-            return Ok(Some(embedding)
-                .filter(is_whole)
-                .map(|embedding| embedding.seconds));
+        match embedding {
+            // A pass over part of the tools says nothing about the time for all of them.
+            Some(pass) if pass.tools == tools && pass.embedder == self.embedder() => {
+                Ok(Some(pass.seconds))
+            }
+            _ => Ok(None),
         }
-        let stored = std::fs::read(&path)
-            .ok()
-            .and_then(|bytes| serde_json::from_slice::<Embedding>(&bytes).ok());
-        Ok(stored.filter(is_whole).map(|embedding| embedding.seconds))
     }
 }
 
@@ -395,6 +394,14 @@ struct Embedding {
     seconds: f64,
 }
 
+impl Embedding {
+    /// The stored pass; `None` where there is none, or one of a format that is no longer read.
+    fn read(path: &Path) -> Option<Self> {
+        let bytes = std::fs::read(path).ok()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+}
+
 /// Makes the catalog hold exactly these tools, each with the texts of its number, and embeds what has
 /// no vectors. Returns `None` when nothing was embedded.
 fn fill<'a>(
@@ -404,12 +411,12 @@ fn fill<'a>(
     embedded: &mut dyn FnMut(EmbedProgress),
 ) -> Result<Option<Embedding>> {
     let wanted: HashSet<&ToolId> = tools.iter().map(|tool| &tool.id).collect();
-    let strangers: Vec<ToolId> = catalog
-        .searcher()
-        .tools()
-        .map(|tool| tool.id.clone())
-        .filter(|id| !wanted.contains(id))
-        .collect();
+    let mut strangers = Vec::new();
+    for tool in catalog.searcher().tools() {
+        if !wanted.contains(&tool.id) {
+            strangers.push(tool.id.clone());
+        }
+    }
     let mut writer = catalog.writer()?;
     writer.remove(&strangers)?;
     writer.upsert(tools)?;
@@ -425,7 +432,10 @@ fn fill<'a>(
         ControlFlow::Continue(())
     })?;
     let seconds = start.elapsed().as_secs_f64();
-    Ok((done > 0).then(|| Embedding {
+    if done == 0 {
+        return Ok(None);
+    }
+    Ok(Some(Embedding {
         embedder: String::new(),
         tools: pending,
         seconds,
@@ -462,29 +472,25 @@ fn catalog_name(set: &EvalSet) -> String {
         digest.update(format!("{tool}: {:?}", texts.texts()));
     }
     let digest = digest.finalize();
-    let fit = |c: char| {
-        if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') {
-            c
-        } else {
-            '-'
-        }
-    };
-    let name: String = set.name.chars().map(fit).take(NAME_CHARS).collect();
+    let mut name = String::new();
+    for c in set.name.chars().take(NAME_CHARS) {
+        let fits = c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        name.push(if fits { c } else { '-' });
+    }
     let name = name.trim_start_matches(['-', '_']);
     format!("eval-{name}-{}", hex::encode(&digest[..4]))
 }
 
 fn copy_folder(from: &Path, to: &Path) -> Result<()> {
-    let read = |source| EvalError::io("read", from, source);
-    std::fs::create_dir_all(to).map_err(|source| EvalError::io("create", to, source))?;
-    for entry in std::fs::read_dir(from).map_err(read)? {
-        let entry = entry.map_err(read)?;
+    std::fs::create_dir_all(to).map_err(EvalError::failed_to("create", to))?;
+    let entries = std::fs::read_dir(from).map_err(EvalError::failed_to("read", from))?;
+    for entry in entries {
+        let entry = entry.map_err(EvalError::failed_to("read", from))?;
         let (source, target) = (entry.path(), to.join(entry.file_name()));
         if source.is_dir() {
             copy_folder(&source, &target)?;
         } else {
-            std::fs::copy(&source, &target)
-                .map_err(|error| EvalError::io("copy", &source, error))?;
+            std::fs::copy(&source, &target).map_err(EvalError::failed_to("copy", &source))?;
         }
     }
     Ok(())

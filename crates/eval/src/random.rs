@@ -16,11 +16,10 @@ impl Random {
     /// The stream of this seed for a purpose. Streams of different purposes are independent.
     pub fn new(seed: u64, purpose: &str) -> Self {
         // FNV-1a of the purpose.
-        let mixed = purpose
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-            });
+        let mut mixed = 0xcbf2_9ce4_8422_2325_u64;
+        for byte in purpose.bytes() {
+            mixed = (mixed ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
         let mut random = Random {
             state: seed ^ mixed,
         };
@@ -63,6 +62,12 @@ impl Random {
             positions.sort_unstable();
         }
         positions
+    }
+
+    /// The items at such a sample of positions, in their order.
+    pub(crate) fn sample_of<T: Clone>(&mut self, items: &[T], count: usize) -> Vec<T> {
+        let positions = self.sample(items.len(), count).into_iter();
+        positions.map(|position| items[position].clone()).collect()
     }
 }
 

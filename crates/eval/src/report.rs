@@ -197,10 +197,21 @@ impl Report {
         sources::say(&self.sources)
     }
 
+    /// The results of the arm with this name.
+    pub(crate) fn arm(&self, name: &str) -> Option<&ArmReport> {
+        self.arms.iter().find(|arm| arm.name == name)
+    }
+
     /// The name of the set, marked if it is small.
     pub fn marked_set(&self) -> String {
         marked(&self.set, self.queries)
     }
+}
+
+/// The names of sets, for messages and titles.
+pub(crate) fn set_names(reports: &[Report]) -> String {
+    let names: Vec<&str> = reports.iter().map(|report| report.set.as_str()).collect();
+    names.join(", ")
 }
 
 /// What a set of few queries means for its figures.
@@ -306,29 +317,28 @@ pub fn macro_average(reports: &[Report]) -> Vec<(String, Means)> {
     let Some(first) = reports.first() else {
         return Vec::new();
     };
-    let of_arm = |arm: &ArmReport| {
-        let same: Option<Vec<&ArmReport>> = reports
-            .iter()
-            .map(|report| report.arms.iter().find(|other| other.name == arm.name))
-            .collect();
+    let mut averages = Vec::new();
+    for arm in &first.arms {
+        averages.extend(average(arm, reports));
+    }
+    averages
+}
+
+fn average(arm: &ArmReport, reports: &[Report]) -> Option<(String, Means)> {
+    let mut same = Vec::with_capacity(reports.len());
+    for report in reports {
         // An arm that one set lacks has no mean over all sets.
-        let same = same?;
-        let average = |metric: Metric| {
-            let values: Option<Vec<f64>> = same.iter().map(|arm| arm.means.value(metric)).collect();
-            Some((metric, mean(&values?)))
-        };
-        Some((
-            arm.name.clone(),
-            Means(
-                arm.means
-                    .0
-                    .iter()
-                    .filter_map(|(metric, _)| average(*metric))
-                    .collect(),
-            ),
-        ))
-    };
-    first.arms.iter().filter_map(of_arm).collect()
+        same.push(report.arm(&arm.name)?);
+    }
+    let mut means = Vec::new();
+    for metric in arm.means.metrics() {
+        let values = same.iter().map(|arm| arm.means.value(metric));
+        // Nor has a metric: a set with few tools has no deep cut-offs.
+        if let Some(values) = values.collect::<Option<Vec<f64>>>() {
+            means.push((metric, mean(&values)));
+        }
+    }
+    Some((arm.name.clone(), Means(means)))
 }
 
 /// A report without results: what identifies the set and the run.
@@ -355,8 +365,8 @@ fn by_name<S: Serializer>(arms: &[ArmReport], serializer: S) -> Result<S::Ok, S:
 
 fn read_by_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ArmReport>, D::Error> {
     let arms: Vec<(String, ArmReport)> = ordered::read(deserializer)?;
-    let named = |(name, arm)| ArmReport { name, ..arm };
-    Ok(arms.into_iter().map(named).collect())
+    let arms = arms.into_iter();
+    Ok(arms.map(|(name, arm)| ArmReport { name, ..arm }).collect())
 }
 
 #[cfg(test)]

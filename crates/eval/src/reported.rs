@@ -41,33 +41,31 @@ pub fn report_of(
             .filter_map(|query| query.answers.get(number))
             .collect();
         let scores = scores(answers.iter().copied(), metrics);
-        let count = |is_so: fn(&Answer) -> bool| answers.iter().filter(|one| is_so(one)).count();
         let run = ArmRun {
             name: arm.name.clone(),
+            // Stored answers name tools by their ids, and the report needs no more of them.
             rankings: Vec::new(),
             scores: Vec::new(),
-            degraded: count(|answer| answer.degraded),
-            abstained: count(|answer| answer.no_match),
+            degraded: answers.iter().filter(|answer| answer.degraded).count(),
+            abstained: answers.iter().filter(|answer| answer.no_match).count(),
             file: None,
         };
         reports.push(ArmReport::of(&run, &scores, Some(arm.latency), SEED));
         columns.push((arm.name.as_str(), scores));
     }
     let named: Vec<(&str, &Scores)> = columns.iter().map(|(name, of)| (*name, of)).collect();
-    let per_query = judged.iter().enumerate();
-    let graded = |query: &&AnsweredQuery| {
-        let worth = query.answers.first().map(|answer| &answer.worth);
-        worth.is_some_and(|worth| !worth.grades.is_empty())
-    };
-    let per_query: Vec<QueryReport> = per_query
-        .map(|(number, query)| query_report(query, number, &named))
-        .collect();
+    let mut graded = false;
+    let mut per_query = Vec::with_capacity(judged.len());
+    for (number, query) in judged.iter().enumerate() {
+        graded |= matches!(query.worth(), Some(worth) if !worth.grades.is_empty());
+        per_query.push(query_report(query, number, &named));
+    }
     Report {
         sources: by_source(&per_query, &reports),
         queries: judged.len(),
         queries_in_set: judged.len(),
         seed: SEED,
-        graded: judged.iter().any(graded),
+        graded,
         main_arm: arms.first().map(|arm| arm.name.clone()).unwrap_or_default(),
         significance: comparisons(&named, SEED),
         per_query,
@@ -84,8 +82,10 @@ pub fn answered(report: &Report) -> Vec<AnsweredQuery> {
     let mut queries = Vec::with_capacity(report.per_query.len());
     for query in &report.per_query {
         let (relevant, worth) = relevant_of(query, report.relevant_from);
-        let arms = report.arms.iter().map(|arm| query.arms.get(&arm.name));
-        let answers = arms.map(|arm| answer(arm, &relevant, &worth)).collect();
+        let mut answers = Vec::with_capacity(report.arms.len());
+        for arm in &report.arms {
+            answers.push(answer(query.arms.get(&arm.name), &relevant, &worth));
+        }
         queries.push(AnsweredQuery {
             id: query.id.clone(),
             text: query.query.clone(),
@@ -100,30 +100,31 @@ pub fn answered(report: &Report) -> Vec<AnsweredQuery> {
 /// The relevant tools of a query, and what they are worth.
 fn relevant_of(query: &QueryReport, from: f64) -> (Vec<String>, Worth) {
     let judgements = query.judgements(from);
-    let judged = query.judged.iter();
-    let relevant = judged.filter(|(_, grade)| judgements.is_relevant(**grade, None));
-    let (ids, grades): (Vec<String>, Vec<f64>) =
-        relevant.map(|(id, grade)| (id.clone(), *grade)).unzip();
-    let position = |id: &String| ids.iter().position(|other| other == id);
-    let groups = query.groups.iter();
-    let worth = Worth {
-        groups: groups
-            .map(|group| group.iter().filter_map(position).collect())
-            .collect(),
-        grades: if grades.iter().all(|grade| *grade == 1.0) {
-            Vec::new()
-        } else {
-            grades
-        },
-    };
-    (ids, worth)
+    let (mut ids, mut grades) = (Vec::new(), Vec::new());
+    for (id, grade) in &query.judged {
+        if judgements.is_relevant(*grade, None) {
+            ids.push(id.clone());
+            grades.push(*grade);
+        }
+    }
+    let mut groups = Vec::with_capacity(query.groups.len());
+    for group in &query.groups {
+        let known = group.iter();
+        let positions = known.filter_map(|id| ids.iter().position(|other| other == id));
+        groups.push(positions.collect());
+    }
+    // No grades stand for grades that are all 1, which is how a server stores them.
+    if grades.iter().all(|grade| *grade == 1.0) {
+        grades.clear();
+    }
+    (ids, Worth { grades, groups })
 }
 
 fn answer(arm: Option<&QueryOfArm>, relevant: &[String], worth: &Worth) -> Answer {
     let none = QueryOfArm::default();
     let arm = arm.unwrap_or(&none);
-    let score = |hit: &ScoredHit| hit.score.map(|score| score as f32);
-    let scores: Option<Vec<f32>> = arm.hits.iter().map(score).collect();
+    // Scores of some hits alone are of no use: an earlier version kept hits without them.
+    let scores: Option<Vec<f32>> = arm.hits.iter().map(|hit| Some(hit.score? as f32)).collect();
     Answer {
         hits: arm.hits.iter().map(|hit| hit.id.clone()).collect(),
         scores: scores.unwrap_or_default(),
@@ -140,20 +141,27 @@ fn answer(arm: Option<&QueryOfArm>, relevant: &[String], worth: &Worth) -> Answe
 
 /// The queries of a report as a request would have them, with all that is judged.
 pub fn pasted(report: &Report) -> Vec<PastedQuery> {
-    let query = |query: &QueryReport| {
-        let (relevant, worth) = relevant_of(query, 0.0);
-        let zeros = query.judged.iter().filter(|(_, grade)| **grade <= 0.0);
-        PastedQuery {
-            id: query.id.clone(),
-            text: query.query.clone(),
-            source: query.source.clone(),
-            relevant: Some(relevant),
-            worth,
-            irrelevant: zeros.map(|(id, _)| id.clone()).collect(),
-            order: query.order.clone(),
+    report.per_query.iter().map(pasted_query).collect()
+}
+
+fn pasted_query(query: &QueryReport) -> PastedQuery {
+    // Every grade above 0, so that the request can start relevance where it likes.
+    let (relevant, worth) = relevant_of(query, 0.0);
+    let mut irrelevant = Vec::new();
+    for (id, grade) in &query.judged {
+        if *grade <= 0.0 {
+            irrelevant.push(id.clone());
         }
-    };
-    report.per_query.iter().map(query).collect()
+    }
+    PastedQuery {
+        id: query.id.clone(),
+        text: query.query.clone(),
+        source: query.source.clone(),
+        relevant: Some(relevant),
+        worth,
+        irrelevant,
+        order: query.order.clone(),
+    }
 }
 
 /// What in a report cannot be: a mean that its queries do not have, a rank that no search gives.
@@ -170,60 +178,72 @@ pub fn check(report: &Report) -> Result<(), String> {
     }
     for query in &report.per_query {
         for (name, arm) in &query.arms {
-            let mut ranks = arm.ranks.iter();
-            if let Some((tool, rank)) = ranks.find(|(_, rank)| !(1..=MAX_RANK).contains(*rank)) {
-                return Err(format!(
-                    "query {:?} has the rank {rank} for {tool:?} in the arm {name:?}; ranks are 1 to {MAX_RANK}",
-                    query.id
-                ));
-            }
+            check_ranks(&query.id, name, arm)?;
         }
     }
     for arm in &report.arms {
-        for (metric, mean) in &arm.means.0 {
-            let queries = report.per_query.iter();
-            let values: Vec<f64> = queries
-                .map(|query| query.value(&arm.name, *metric))
-                .collect();
-            let of_queries = metrics::mean(&values);
-            let differs = (of_queries - mean).abs() > ROUNDING;
-            if differs || mean.is_nan() {
-                return Err(format!(
-                    "{metric} of the arm {:?} is {mean}, and the mean of its queries is {of_queries}",
-                    arm.name
-                ));
-            }
+        check_means(report, arm)?;
+    }
+    Ok(())
+}
+
+/// A rank makes a list of so many hits, so a huge one would take all memory.
+fn check_ranks(query: &str, name: &str, arm: &QueryOfArm) -> Result<(), String> {
+    for (tool, rank) in &arm.ranks {
+        if !(1..=MAX_RANK).contains(rank) {
+            return Err(format!(
+                "query {query:?} has the rank {rank} for {tool:?} in the arm {name:?}; ranks are 1 to {MAX_RANK}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_means(report: &Report, arm: &ArmReport) -> Result<(), String> {
+    for (metric, mean) in &arm.means.0 {
+        let queries = report.per_query.iter();
+        let values: Vec<f64> = queries
+            .map(|query| query.value(&arm.name, *metric))
+            .collect();
+        let of_queries = metrics::mean(&values);
+        let differs = (of_queries - mean).abs() > ROUNDING;
+        // Not a number differs from nothing.
+        if differs || mean.is_nan() {
+            return Err(format!(
+                "{metric} of the arm {:?} is {mean}, and the mean of its queries is {of_queries}",
+                arm.name
+            ));
         }
     }
     Ok(())
 }
 
 fn is_judged(query: &AnsweredQuery) -> bool {
-    query.relevant.as_ref().is_some_and(|ids| !ids.is_empty())
+    matches!(&query.relevant, Some(ids) if !ids.is_empty())
 }
 
 fn query_report(query: &AnsweredQuery, number: usize, arms: &[(&str, &Scores)]) -> QueryReport {
     let relevant = query.relevant.as_deref().unwrap_or_default();
-    let worth = query.answers.first().map(|answer| answer.worth.clone());
-    let judgements = worth.unwrap_or_default().judgements(relevant.len());
-    let ids = |group: &Vec<usize>| -> Vec<String> {
+    let worth = query.worth().cloned().unwrap_or_default();
+    let judgements = worth.judgements(relevant.len());
+    let mut groups = Vec::with_capacity(judgements.groups.len());
+    for group in &judgements.groups {
         let ids = group.iter().filter_map(|tool| relevant.get(*tool));
-        ids.cloned().collect()
-    };
-    let answers = arms.iter().zip(&query.answers);
+        groups.push(ids.cloned().collect());
+    }
+    let mut of_arms = BTreeMap::new();
+    for ((name, scores), answer) in arms.iter().zip(&query.answers) {
+        let values = per_query::values(scores, number);
+        of_arms.insert((*name).to_owned(), of_arm(answer, relevant, values));
+    }
     QueryReport {
         id: query.id.clone(),
         query: query.text.clone(),
         source: query.source.clone(),
         judged: relevant.iter().cloned().zip(judgements.grades).collect(),
-        groups: judgements.groups.iter().map(ids).collect(),
+        groups,
         order: Vec::new(),
-        arms: answers
-            .map(|((name, scores), answer)| {
-                let values = per_query::values(scores, number);
-                ((*name).to_owned(), of_arm(answer, relevant, values))
-            })
-            .collect(),
+        arms: of_arms,
     }
 }
 
@@ -232,18 +252,23 @@ fn of_arm(
     relevant: &[String],
     values: BTreeMap<String, Option<f64>>,
 ) -> QueryOfArm {
-    let ranks = relevant.iter().zip(&answer.ranks);
-    let hits = answer.hits.iter().enumerate();
+    let mut ranks = BTreeMap::new();
+    for (id, rank) in relevant.iter().zip(&answer.ranks) {
+        if let Some(rank) = rank {
+            ranks.insert(id.clone(), *rank);
+        }
+    }
+    let mut hits = Vec::with_capacity(answer.hits.len());
+    for (place, id) in answer.hits.iter().enumerate() {
+        hits.push(ScoredHit {
+            id: id.clone(),
+            // An answer of an earlier version has hits without scores.
+            score: answer.scores.get(place).copied().map(f64::from),
+        });
+    }
     QueryOfArm {
         values,
-        ranks: ranks
-            .filter_map(|(id, rank)| Some((id.clone(), (*rank)?)))
-            .collect(),
-        hits: hits
-            .map(|(place, id)| ScoredHit {
-                id: id.clone(),
-                score: answer.scores.get(place).copied().map(f64::from),
-            })
-            .collect(),
+        ranks,
+        hits,
     }
 }

@@ -85,36 +85,53 @@ impl ArmRun {
         depth: usize,
         on_query: &(dyn Fn() + Sync),
     ) -> Result<Self> {
-        let texts: Vec<&str> = set
-            .queries
-            .iter()
-            .map(|query| query.text.as_str())
-            .collect();
+        let texts: Vec<&str> = set.query_texts().collect();
         let answers = each_text(&texts, THREADS, |text| {
             let results = engine.answer(text, arm, depth, Detail::Plain)?;
             on_query();
-            let hits: (Vec<ToolIndex>, Vec<f64>) = results
-                .hits
-                .iter()
-                .filter_map(|hit| Some((set.position(hit.id.as_str())?, f64::from(hit.score))))
-                .unzip();
-            Ok((
-                hits,
-                results.degraded.is_some(),
-                results.matched == Match::None,
-            ))
+            Ok(Ranked::of(&results, set))
         })?;
-        let degraded = answers.iter().filter(|(_, degraded, _)| *degraded).count();
-        let abstained = answers.iter().filter(|(.., abstained)| *abstained).count();
-        let (rankings, scores) = answers.into_iter().map(|(hits, ..)| hits).unzip();
-        Ok(ArmRun {
+        let mut run = ArmRun {
             name: arm.name.clone(),
-            rankings,
-            scores,
-            degraded,
-            abstained,
+            rankings: Vec::with_capacity(answers.len()),
+            scores: Vec::with_capacity(answers.len()),
+            degraded: 0,
+            abstained: 0,
             file: None,
-        })
+        };
+        for answer in answers {
+            run.rankings.push(answer.ranking);
+            run.scores.push(answer.scores);
+            run.degraded += usize::from(answer.is_degraded);
+            run.abstained += usize::from(answer.is_abstained);
+        }
+        Ok(run)
+    }
+}
+
+/// What is kept of an answer: whole answers to all queries would take much memory.
+struct Ranked {
+    ranking: Vec<ToolIndex>,
+    scores: Vec<f64>,
+    is_degraded: bool,
+    is_abstained: bool,
+}
+
+impl Ranked {
+    fn of(results: &Results, set: &EvalSet) -> Self {
+        let (mut ranking, mut scores) = (Vec::new(), Vec::new());
+        for hit in &results.hits {
+            if let Some(tool) = set.position(hit.id.as_str()) {
+                ranking.push(tool);
+                scores.push(f64::from(hit.score));
+            }
+        }
+        Ranked {
+            ranking,
+            scores,
+            is_degraded: results.degraded.is_some(),
+            is_abstained: results.matched == Match::None,
+        }
     }
 }
 
@@ -183,7 +200,7 @@ pub(super) fn each_text<T: Send>(
 ) -> Result<Vec<T>> {
     // A shared counter and not equal parts: some queries take many times longer than others.
     let next = AtomicUsize::new(0);
-    let work = || {
+    let work = || -> toolscout_index::Result<Vec<(usize, T)>> {
         let mut done = Vec::new();
         loop {
             let position = next.fetch_add(1, Ordering::Relaxed);
@@ -193,18 +210,18 @@ pub(super) fn each_text<T: Send>(
             done.push((position, answer(text)?));
         }
     };
-    let parts: toolscout_index::Result<Vec<Vec<(usize, T)>>> = thread::scope(|scope| {
+    let mut all = Vec::with_capacity(texts.len());
+    thread::scope(|scope| -> toolscout_index::Result<()> {
         let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
-        workers
-            .into_iter()
-            .map(|worker| {
-                worker
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
-            .collect()
-    });
-    let mut all: Vec<(usize, T)> = parts?.into_iter().flatten().collect();
+        for worker in workers {
+            match worker.join() {
+                Ok(done) => all.extend(done?),
+                // With the message of the panic, as if the engine had been called here.
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        Ok(())
+    })?;
     all.sort_by_key(|(position, _)| *position);
     Ok(all.into_iter().map(|(_, answer)| answer).collect())
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use super::dataset::{EvalQuery, EvalSet, Separator, ToolIndex, unescape};
+use super::dataset::{EvalSet, Separator, ToolIndex, unescape};
 use super::error::{EvalError, Result, read_text};
 use super::run::{ArmRun, RunFacts};
 use toolscout_base::printable::counted;
@@ -25,6 +25,18 @@ struct Hit {
     tool: ToolIndex,
     rank: Option<f64>,
     score: f64,
+}
+
+impl Hit {
+    /// trec_eval reads scores in single precision: what is equal in it is a tie.
+    fn single_score(&self) -> f32 {
+        self.score as f32
+    }
+
+    /// The rank to order by; hits without one come last.
+    fn rank_or_last(&self) -> f64 {
+        self.rank.unwrap_or(f64::INFINITY)
+    }
 }
 
 /// Reads a run file as a further arm with the name of the file. What does not count is in
@@ -91,32 +103,29 @@ struct QueryIds<'a> {
 
 impl<'a> QueryIds<'a> {
     fn of(set: &'a EvalSet) -> Self {
-        let rows = || set.queries.iter().enumerate();
-        let has_percent = |(_, query): &(usize, &EvalQuery)| query.id.contains('%');
-        QueryIds {
-            by_id: rows()
-                .map(|(row, query)| (query.id.as_str(), row))
-                .collect(),
-            by_decoded: rows()
-                .filter(has_percent)
-                .map(|(row, query)| (unescape(&query.id), row))
-                .collect(),
+        let (mut by_id, mut by_decoded) = (HashMap::new(), HashMap::new());
+        for (row, query) in set.queries.iter().enumerate() {
+            by_id.insert(query.id.as_str(), row);
+            // The set may mean an escape, or just have a percent sign.
+            if query.id.contains('%') {
+                by_decoded.insert(unescape(&query.id), row);
+            }
         }
+        QueryIds { by_id, by_decoded }
     }
 
     /// The row of a decoded id.
     fn find(&self, id: &str) -> Option<usize> {
-        self.by_id
-            .get(id)
-            .or_else(|| self.by_decoded.get(id))
-            .copied()
+        self.by_id.get(id).or(self.by_decoded.get(id)).copied()
     }
 }
 
 /// The name of the arm of a run file.
 pub fn run_name(path: &Path) -> String {
-    path.file_stem()
-        .map_or_else(|| "run".into(), |stem| stem.to_string_lossy().into_owned())
+    match path.file_stem() {
+        Some(stem) => stem.to_string_lossy().into_owned(),
+        None => "run".to_owned(),
+    }
 }
 
 /// The query of a line and its hit; an unknown tool is an error only if the set has the query.
@@ -166,27 +175,24 @@ fn ordered(
         facts.missing_queries += 1;
         return Default::default();
     }
-    // trec_eval reads scores in single precision: what is equal in it is a tie.
-    let score = |hit: &Hit| hit.score as f32;
     hits.sort_by(|a, b| {
-        let by_score = score(b).total_cmp(&score(a));
+        let by_score = b.single_score().total_cmp(&a.single_score());
         by_score.then_with(|| b.written.cmp(&a.written))
     });
-    let is_tied = |index: usize| {
-        let equals =
-            |other: Option<&Hit>| other.is_some_and(|other| score(other) == score(&hits[index]));
-        equals(hits.get(index + 1))
-            || index
-                .checked_sub(1)
-                .is_some_and(|index| equals(hits.get(index)))
-    };
-    facts.ties += (0..hits.len()).filter(|index| is_tied(*index)).count();
-    let rank = |hit: &Hit| hit.rank.unwrap_or(f64::INFINITY);
-    let falls =
-        |pair: &[Hit]| rank(&pair[0]) > rank(&pair[1]) && score(&pair[0]) != score(&pair[1]);
-    facts.other_ranks += usize::from(hits.windows(2).any(falls));
+    // Equal scores are neighbours now.
+    for equal in hits.chunk_by(|a, b| a.single_score() == b.single_score()) {
+        if equal.len() > 1 {
+            facts.ties += equal.len();
+        }
+    }
+    // Among ties any order of ranks agrees with the scores.
+    let contradicts = hits.windows(2).any(|pair| {
+        pair[0].rank_or_last() > pair[1].rank_or_last()
+            && pair[0].single_score() != pair[1].single_score()
+    });
+    facts.other_ranks += usize::from(contradicts);
     if order == RunOrder::Rank {
-        hits.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
+        hits.sort_by(|a, b| a.rank_or_last().total_cmp(&b.rank_or_last()));
     }
     let before = hits.len();
     let mut seen = HashSet::new();

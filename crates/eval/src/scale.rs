@@ -20,11 +20,7 @@ pub const MAX_TOOLS: usize = 1_000_000;
 /// An error of the engine for a name that becomes too long.
 pub fn resized(set: &EvalSet, size: usize, seed: u64) -> Result<(Vec<Tool>, usize)> {
     let mut random = Random::new(seed, "scale");
-    let kept = random.sample(set.tools.len(), size);
-    let mut tools: Vec<Tool> = kept
-        .into_iter()
-        .map(|position| set.tools[position].clone())
-        .collect();
+    let mut tools = random.sample_of(&set.tools, size);
     let grown = size - tools.len();
     for number in 0..grown {
         // Every tool is used as often as the others before one is used again.

@@ -7,7 +7,7 @@ use comfy_table::presets::{ASCII_MARKDOWN, NOTHING};
 use comfy_table::{CellAlignment, Table};
 
 use super::ablation::Row;
-use super::agent::learning::{Gain, LearningReport};
+use super::agent::learning::LearningReport;
 use super::agent::report::macro_average as agent_averages;
 use super::agent::{AgentReport, ArmFigures};
 use super::bootstrap::{Interval, macro_interval};
@@ -61,17 +61,14 @@ pub fn quality(reports: &[Report], style: Style) -> String {
     }
     if reports.len() > 1 {
         for (arm, means) in macro_average(reports) {
-            let blanks = [String::new(), String::new()];
-            let figures = metrics.iter().map(|metric| {
+            let mut row = vec!["macro average".to_owned(), arm.clone()];
+            for metric in &metrics {
                 let interval = macro_interval_of(reports, &arm, *metric);
-                figure(means.value(*metric), interval, style)
-            });
-            table.add_row(
-                ["macro average".into(), arm.clone()]
-                    .into_iter()
-                    .chain(figures)
-                    .chain(blanks),
-            );
+                row.push(figure(means.value(*metric), interval, style));
+            }
+            // Only metrics are averaged over sets, so both latencies stay empty.
+            row.extend([String::new(), String::new()]);
+            table.add_row(row);
         }
     }
     finish(table, 2)
@@ -80,41 +77,52 @@ pub fn quality(reports: &[Report], style: Style) -> String {
 /// Every figure of the reports, one row for each set and metric; empty if [`quality`] has them all.
 pub fn figures(reports: &[Report], style: Style) -> String {
     let shown = shown_metrics(reports);
-    let is_shown = |metric: &Metric| shown.contains(metric);
-    let is_in_quality = |report: &Report| match report.figures().as_slice() {
-        [] => true,
-        [all] => all.metrics().iter().all(is_shown),
-        _ => false,
-    };
-    if reports.iter().all(is_in_quality) {
+    if reports.iter().all(|report| is_in_quality(report, &shown)) {
         return String::new();
     }
-    let mut arms: Vec<&str> = Vec::new();
-    for arm in reports.iter().flat_map(|report| &report.arms) {
-        if !arms.contains(&arm.name.as_str()) {
-            arms.push(&arm.name);
-        }
-    }
+    let arms = arm_names(reports);
     let mut table = new_table(style);
     table.set_header(["set", "metric", "about"].iter().chain(&arms));
     for report in reports {
         for figures in report.figures() {
             for metric in figures.metrics() {
-                let first = [
+                let mut row = vec![
                     report.marked_set(),
                     metric.to_string(),
                     figures.about.clone(),
                 ];
-                let values = arms.iter().map(|arm| {
+                for arm in &arms {
                     let (value, interval) = figures.value(arm, metric).unzip();
-                    // On one line, as in Markdown.
-                    figure(value, interval.flatten(), Style::Markdown)
-                });
-                table.add_row(first.into_iter().chain(values));
+                    // On one line in a terminal too: this table has many rows.
+                    row.push(figure(value, interval.flatten(), Style::Markdown));
+                }
+                table.add_row(row);
             }
         }
     }
     finish(table, 3)
+}
+
+/// Whether [`quality`] has every figure of a report: it has those of all queries and hits alone.
+fn is_in_quality(report: &Report, shown: &[Metric]) -> bool {
+    match report.figures().as_slice() {
+        [] => true,
+        [all] => all.metrics().iter().all(|metric| shown.contains(metric)),
+        _ => false,
+    }
+}
+
+/// The names of all arms, each once, in the order of the reports.
+fn arm_names(reports: &[Report]) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for report in reports {
+        for arm in &report.arms {
+            if !names.contains(&arm.name.as_str()) {
+                names.push(&arm.name);
+            }
+        }
+    }
+    names
 }
 
 /// The ablation, one row per step. `sets` names the columns.
@@ -124,19 +132,17 @@ pub fn ablation(rows: &[Row], sets: &[&str], style: Style) -> String {
     table.set_header(
         [String::from("step")]
             .into_iter()
-            .chain(sets.iter().map(|set| (*set).to_owned()))
+            .chain(sets.iter().copied().map(str::to_owned))
             .chain(last),
     );
-    let interval = |[low, high]: Interval| format!("{} to {}", share(low), share(high));
     for row in rows {
+        // The first step adds nothing: there is no step before it.
         let (added, of_added) = match row.added {
-            Some((added, [low, high])) => {
-                (format!("{added:+.3}"), format!("{low:+.3} to {high:+.3}"))
-            }
+            Some((added, interval)) => (signed(added), signed_interval(interval)),
             None => Default::default(),
         };
         let (mean, of_mean) = row.mean;
-        let figures = row.by_set.iter().map(|&value| share(value)).chain([
+        let figures = row.by_set.iter().copied().map(share).chain([
             share(mean),
             interval(of_mean),
             added,
@@ -149,7 +155,10 @@ pub fn ablation(rows: &[Row], sets: &[&str], style: Style) -> String {
 
 /// Embedders on the same sets, one row for each set and embedder.
 pub fn embedders(rows: &[(String, EmbedderFigures)], style: Style) -> String {
-    let metric = rows.first().map_or("ndcg", |(_, row)| row.metric.as_str());
+    let metric = match rows {
+        [(_, first), ..] => first.metric.as_str(),
+        [] => "ndcg",
+    };
     let mut table = new_table(style);
     let fixed = [
         "to the first",
@@ -169,25 +178,20 @@ pub fn embedders(rows: &[(String, EmbedderFigures)], style: Style) -> String {
             .chain(quality)
             .chain(fixed.map(String::from)),
     );
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let price = |price: Option<f64>| or_dash(price.map(|price| format!("{price:.4}")));
     for (set, row) in rows {
-        let interval = row
-            .difference_ci95
-            .map(|[low, high]| format!("{low:+.3} to {high:+.3}"));
         table.add_row([
             set.clone(),
             row.embedder.clone(),
             or_dash(row.dense.map(share)),
             or_dash(row.hybrid.map(share)),
-            or_dash(row.difference.map(|difference| format!("{difference:+.3}"))),
-            or_dash(interval),
+            or_dash(row.difference.map(signed)),
+            or_dash(row.difference_ci95.map(signed_interval)),
             row.degraded.to_string(),
-            or_dash(row.tools_s.map(|seconds| format!("{seconds:.1}"))),
+            decimals(row.tools_s, 1),
             or_dash(row.request_ms.map(milliseconds)),
             or_dash(row.request_p95_ms.map(milliseconds)),
-            price(row.tools_price),
-            price(row.thousand_requests_price),
+            decimals(row.tools_price, 4),
+            decimals(row.thousand_requests_price, 4),
         ]);
     }
     finish(table, 2)
@@ -232,38 +236,36 @@ pub fn latency(reports: &[Report], style: Style) -> String {
         "p99",
     ]);
     for report in reports {
-        let own = report
-            .arms
-            .iter()
-            .filter_map(|arm| Some((report.tools, &arm.name, arm.latency.as_ref()?)));
-        let scaled = report.scale.iter().flat_map(|point| {
-            point
-                .latency
-                .iter()
-                .map(|(arm, latency)| (point.tools, arm, latency))
-        });
-        for (tools, arm, latency) in own.chain(scaled) {
-            let Latency {
-                embed_ms,
-                lexical_ms,
-                dense_ms,
-                fuse_ms,
-                rank_ms,
-                total_ms,
-                ..
-            } = latency;
-            let medians = [embed_ms, lexical_ms, dense_ms, fuse_ms, rank_ms, total_ms]
-                .map(|stage| milliseconds(stage.p50));
-            let tails = [latency.total_ms.p95, latency.total_ms.p99].map(milliseconds);
-            table.add_row(
-                [report.marked_set(), tools.to_string(), arm.clone()]
-                    .into_iter()
-                    .chain(medians)
-                    .chain(tails),
-            );
+        for arm in &report.arms {
+            // An arm of a run file was not timed.
+            if let Some(latency) = &arm.latency {
+                table.add_row(latency_row(report, report.tools, &arm.name, latency));
+            }
+        }
+        for point in &report.scale {
+            for (arm, latency) in &point.latency {
+                table.add_row(latency_row(report, point.tools, arm, latency));
+            }
         }
     }
     finish(table, 3)
+}
+
+fn latency_row(report: &Report, tools: usize, arm: &str, latency: &Latency) -> Vec<String> {
+    let Latency {
+        embed_ms,
+        lexical_ms,
+        dense_ms,
+        fuse_ms,
+        rank_ms,
+        total_ms,
+        ..
+    } = latency;
+    let medians = [embed_ms, lexical_ms, dense_ms, fuse_ms, rank_ms, total_ms];
+    let mut row = vec![report.marked_set(), tools.to_string(), arm.to_owned()];
+    row.extend(medians.map(|stage| milliseconds(stage.p50)));
+    row.extend([total_ms.p95, total_ms.p99].map(milliseconds));
+    row
 }
 
 /// Abstention, one row per set and signal.
@@ -318,7 +320,6 @@ pub fn memory(reports: &[Report], style: Style) -> String {
         let Some(found) = &report.memory else {
             continue;
         };
-        let [low, high] = found.gain_ci95;
         table.add_row([
             report.marked_set(),
             found.remembered.to_string(),
@@ -326,7 +327,7 @@ pub fn memory(reports: &[Report], style: Style) -> String {
             share(found.known),
             share(found.without),
             share(found.with),
-            format!("{low:+.3} to {high:+.3}"),
+            signed_interval(found.gain_ci95),
             format!("{:.4}", found.gain_p),
         ]);
     }
@@ -338,8 +339,10 @@ pub fn tokens(reports: &[Report], style: Style) -> String {
     let mut table = new_table(style);
     table.set_header(["set", "format", "catalog", "answer", "saved"]);
     for report in reports {
-        let formats = report.tokens.iter().flat_map(|tokens| &tokens.formats);
-        for (name, tokens) in formats {
+        let Some(found) = &report.tokens else {
+            continue;
+        };
+        for (name, tokens) in &found.formats {
             let saved = 100.0 * (1.0 - tokens.answer / tokens.catalog.max(1) as f64);
             let answer = format!("{:.0}", tokens.answer);
             table.add_row([
@@ -369,14 +372,16 @@ pub fn significance(reports: &[Report], style: Style) -> String {
     ]);
     for report in reports {
         for pair in &report.significance {
-            let interval = format!("{:+.3} to {:+.3}", pair.ci95[0], pair.ci95[1]);
-            let texts = [&report.marked_set(), &pair.a, &pair.b, &pair.metric].map(String::clone);
-            table.add_row(texts.into_iter().chain([
-                format!("{:+.3}", pair.difference),
-                interval,
+            table.add_row([
+                report.marked_set(),
+                pair.a.clone(),
+                pair.b.clone(),
+                pair.metric.clone(),
+                signed(pair.difference),
+                signed_interval(pair.ci95),
                 format!("{:.4}", pair.p),
                 format!("{:.4}", pair.p_holm),
-            ]));
+            ]);
         }
     }
     captioned(finish(table, 4), OF_SIGNIFICANCE)
@@ -393,11 +398,11 @@ pub fn condensed(reports: &[Report], style: Style) -> String {
             let Some(means) = &arm.condensed else {
                 continue;
             };
-            let figures = metrics
-                .iter()
-                .map(|metric| figure(means.value(*metric), None, style));
-            let first = [report.marked_set(), arm.name.clone()];
-            table.add_row(first.into_iter().chain(figures));
+            let mut row = vec![report.marked_set(), arm.name.clone()];
+            for metric in &metrics {
+                row.push(figure(means.value(*metric), None, style));
+            }
+            table.add_row(row);
         }
     }
     captioned(finish(table, 2), OF_CONDENSED)
@@ -437,26 +442,21 @@ pub fn agent(reports: &[AgentReport], style: Style) -> String {
 }
 
 fn agent_row(set: &str, arm: &ArmFigures) -> [String; 14] {
-    let (few, many) = (
-        |value: f64| format!("{value:.2}"),
-        |value: f64| format!("{value:.0}"),
-    );
     [
         set.into(),
         arm.policy.clone(),
-        arm.budget_tokens
-            .map_or_else(|| "-".into(), |tokens| tokens.to_string()),
+        or_dash(arm.budget_tokens.as_ref().map(usize::to_string)),
         share(arm.success),
-        arm.success_ci95
-            .map_or_else(String::new, |[low, high]| format!("{low:.3} to {high:.3}")),
+        // A macro average has no interval.
+        arm.success_ci95.map(interval).unwrap_or_default(),
         share(arm.needs_met),
-        few(arm.searches),
-        few(arm.rounds),
-        many(arm.tokens_in),
-        many(arm.tokens_in_fresh),
-        many(arm.tokens_out),
-        few(arm.tools_injected),
-        few(arm.tools_evicted),
+        format!("{:.2}", arm.searches),
+        format!("{:.2}", arm.rounds),
+        format!("{:.0}", arm.tokens_in),
+        format!("{:.0}", arm.tokens_in_fresh),
+        format!("{:.0}", arm.tokens_out),
+        format!("{:.2}", arm.tools_injected),
+        format!("{:.2}", arm.tools_evicted),
         arm.calls_refused.to_string(),
     ]
 }
@@ -464,80 +464,89 @@ fn agent_row(set: &str, arm: &ArmFigures) -> [String; 14] {
 /// What usage memories learned from conversations: a row before and a row after for each set.
 pub fn learning(reports: &[LearningReport], style: Style) -> String {
     let mut table = new_table(style);
-    let metrics = reports.first().map(|report| &report.searches);
-    let metrics = metrics
-        .into_iter()
-        .flatten()
-        .map(|gain| gain.metric.clone());
-    let head = ["set", "memory", "remembered", "held out"].map(str::to_owned);
-    let tail = ["turns met", "searches"].map(str::to_owned);
-    table.set_header(head.into_iter().chain(metrics).chain(tail));
+    let mut header = vec!["set", "memory", "remembered", "held out"];
+    // Every set is measured by the same metrics.
+    if let Some(first) = reports.first() {
+        header.extend(first.searches.iter().map(|gain| gain.metric.as_str()));
+    }
+    header.extend(["turns met", "searches"]);
+    table.set_header(header);
     for report in reports {
-        let row = |name: String, of: &dyn Fn(&Gain) -> f64, remembered: usize, arm: &ArmFigures| {
-            let gains = report.searches.iter().map(|gain| share(of(gain)));
-            [marked(&report.set, report.held_out), name]
-                .into_iter()
-                .chain([remembered.to_string(), report.held_out.to_string()])
-                .chain(gains.collect::<Vec<_>>())
-                .chain([share(arm.success), format!("{:.2}", arm.searches)])
-                .collect::<Vec<_>>()
-        };
-        let after = format!("after {} conversations", report.conversations);
-        table.add_row(row(
-            "off".to_owned(),
-            &|gain| gain.before,
-            0,
-            &report.before,
-        ));
-        table.add_row(row(
-            after,
-            &|gain| gain.after,
+        let before = report.searches.iter().map(|gain| gain.before).collect();
+        let after = report.searches.iter().map(|gain| gain.after).collect();
+        let taught = format!("after {} conversations", report.conversations);
+        table.add_row(learning_row(report, "off", 0, before, &report.before));
+        table.add_row(learning_row(
+            report,
+            &taught,
             report.remembered,
+            after,
             &report.after,
         ));
     }
     finish(table, 2)
 }
 
+fn learning_row(
+    report: &LearningReport,
+    memory: &str,
+    remembered: usize,
+    gains: Vec<f64>,
+    arm: &ArmFigures,
+) -> Vec<String> {
+    let mut row = vec![
+        marked(&report.set, report.held_out),
+        memory.to_owned(),
+        remembered.to_string(),
+        report.held_out.to_string(),
+    ];
+    row.extend(gains.into_iter().map(share));
+    row.extend([share(arm.success), format!("{:.2}", arm.searches)]);
+    row
+}
+
 /// The columns of the quality table: the metrics at the deepest cut-offs.
 fn shown_metrics(reports: &[Report]) -> Vec<Metric> {
-    let chosen = reports.iter().map(|report| &report.shown);
-    if let Some(chosen) = chosen
-        .max_by_key(|shown| shown.len())
-        .filter(|shown| !shown.is_empty())
+    let chosen = reports.iter().max_by_key(|report| report.shown.len());
+    if let Some(report) = chosen
+        && !report.shown.is_empty()
     {
-        return chosen.clone();
+        return report.shown.clone();
     }
-    // A set with few tools lacks the deeper cut-offs.
-    let measured: Vec<Metric> = reports
-        .iter()
-        .filter_map(|report| report.arms.first())
-        .map(|arm| arm.means.0.iter().map(|(metric, _)| *metric).collect())
-        .max_by_key(Vec::len)
-        .unwrap_or_default();
-    let deepest = measured
-        .iter()
-        .filter_map(|metric| metric.depth)
-        .max()
-        .unwrap_or(10);
-    let wanted = |metric: &Metric| match metric.measure {
+    // A set with few tools lacks the deeper cut-offs, so the longest list counts.
+    let mut measured = Vec::new();
+    for report in reports {
+        if let Some(arm) = report.arms.first()
+            && arm.means.0.len() >= measured.len()
+        {
+            measured = arm.means.metrics();
+        }
+    }
+    let deepest = measured.iter().filter_map(|metric| metric.depth).max();
+    measured.retain(|metric| is_usual(*metric, deepest.unwrap_or(10)));
+    measured
+}
+
+/// Whether the table of quality has a metric by default.
+fn is_usual(metric: Metric, deepest: usize) -> bool {
+    match metric.measure {
         Measure::Ndcg | Measure::Recall => metric.depth == Some(5) || metric.depth == Some(deepest),
         Measure::Complete => metric.depth == Some(5),
         // The table has no room for it: where one tool is right, it equals recall.
         Measure::Success => false,
         _ => true,
-    };
-    measured.into_iter().filter(wanted).collect()
+    }
 }
 
 fn arm_row(report: &Report, arm: &ArmReport, metrics: &[Metric], style: Style) -> Vec<String> {
-    let first = [report.marked_set(), arm.name.clone()];
-    let last = [arm.p50_ms, arm.p95_ms].map(|ms| ms.map_or_else(|| "-".into(), milliseconds));
-    let figures = metrics.iter().map(|metric| {
-        let interval = arm.figure(*metric).map(|(_, interval)| interval);
-        figure(arm.means.value(*metric), interval, style)
-    });
-    first.into_iter().chain(figures).chain(last).collect()
+    let mut row = vec![report.marked_set(), arm.name.clone()];
+    for metric in metrics {
+        let interval = arm.ci95.value(*metric);
+        row.push(figure(arm.means.value(*metric), interval, style));
+    }
+    row.push(or_dash(arm.p50_ms.map(milliseconds)));
+    row.push(or_dash(arm.p95_ms.map(milliseconds)));
+    row
 }
 
 /// A figure with its interval, which a terminal has below it.
@@ -560,36 +569,58 @@ fn macro_interval_of(reports: &[Report], arm: &str, metric: Metric) -> Option<In
     let mut columns = Vec::new();
     for report in reports {
         let values = report.per_query.iter();
-        let values = values.filter_map(|query| *query.arms.get(arm)?.values.get(&name)?);
-        let column: Vec<f64> = values.collect();
+        let column: Vec<f64> = values
+            .filter_map(|query| *query.arms.get(arm)?.values.get(&name)?)
+            .collect();
         if column.is_empty() {
             return None;
         }
         columns.push(column);
     }
-    let seed = reports.first().map_or(0, |report| report.seed);
-    Some(macro_interval(&columns, seed))
+    Some(macro_interval(&columns, reports.first()?.seed))
 }
 
 fn cost_row(set: String, tools: usize, cost: &CostReport) -> [String; 9] {
-    let or_dash = |value: Option<f64>, digits: usize| {
-        value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"))
-    };
     [
         set,
         tools.to_string(),
         format!("{:.2}", cost.index_s),
         format!("{:.0}", cost.index_tools_per_s),
-        or_dash(cost.embed_s, 1),
-        or_dash(cost.embed_tools_per_s, 0),
+        decimals(cost.embed_s, 1),
+        decimals(cost.embed_tools_per_s, 0),
         format!("{:.3}", cost.open_s),
-        or_dash(cost.rss_mb, 0),
+        decimals(cost.rss_mb, 0),
         format!("{:.1}", cost.disk_mb),
     ]
 }
 
 fn share(value: f64) -> String {
     format!("{value:.3}")
+}
+
+/// A difference: a plus sign too, so that it does not read as a value.
+fn signed(difference: f64) -> String {
+    format!("{difference:+.3}")
+}
+
+fn interval([low, high]: Interval) -> String {
+    format!("{low:.3} to {high:.3}")
+}
+
+fn signed_interval([low, high]: Interval) -> String {
+    format!("{low:+.3} to {high:+.3}")
+}
+
+/// The text of a figure; a dash for one that was not measured.
+fn or_dash(text: Option<String>) -> String {
+    match text {
+        Some(text) => text,
+        None => "-".to_owned(),
+    }
+}
+
+fn decimals(value: Option<f64>, digits: usize) -> String {
+    or_dash(value.map(|value| format!("{value:.digits$}")))
 }
 
 /// Three significant digits: a lexical search takes .1 ms, one with a large model 100 ms.
@@ -624,10 +655,9 @@ fn finish(mut table: Table, texts: usize) -> String {
     if table.is_empty() {
         return String::new();
     }
-    table
-        .column_iter_mut()
-        .skip(texts)
-        .for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    for column in table.column_iter_mut().skip(texts) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
     table.trim_fmt()
 }
 

@@ -54,30 +54,21 @@ impl TokensReport {
     /// Counts the tools of a set, and the first hits of these rankings as search results. Takes
     /// about a second for 5 MB of schemas.
     pub fn of(set: &EvalSet, rankings: &[Vec<ToolIndex>]) -> Self {
-        let answers: Vec<Vec<&Tool>> = rankings
-            .iter()
-            .take(COUNTED_ANSWERS)
-            .map(|hits| {
-                hits.iter()
-                    .take(ANSWER_HITS)
-                    .map(|&hit| set.tool(hit))
-                    .collect()
-            })
-            .collect();
+        let mut answers: Vec<Vec<&Tool>> = Vec::new();
+        for hits in rankings.iter().take(COUNTED_ANSWERS) {
+            let hits = hits.iter().take(ANSWER_HITS);
+            answers.push(hits.map(|&hit| set.tool(hit)).collect());
+        }
         let catalog: Vec<&Tool> = set.tools.iter().collect();
-        let in_format = |format: Emit| FormatTokens {
-            catalog: tokens_of(&catalog, format),
-            answer: mean(
-                &answers
-                    .iter()
-                    .map(|tools| tokens_of(tools, format) as f64)
-                    .collect::<Vec<_>>(),
-            ),
-        };
-        let formats: BTreeMap<_, _> = FORMATS
-            .into_iter()
-            .map(|(name, format)| (name.to_owned(), in_format(format)))
-            .collect();
+        let mut formats = BTreeMap::new();
+        for (name, format) in FORMATS {
+            let in_answers = answers.iter().map(|tools| tokens_of(tools, format) as f64);
+            let tokens = FormatTokens {
+                catalog: tokens_of(&catalog, format),
+                answer: mean(&in_answers.collect::<Vec<_>>()),
+            };
+            formats.insert(name.to_owned(), tokens);
+        }
         let FormatTokens { catalog, answer } = formats["openai"];
         TokensReport {
             catalog,

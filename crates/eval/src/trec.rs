@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::dataset::{EvalSet, escape};
 use super::error::{Result, write};
 use super::run::ArmRun;
+use super::run_file::run_name;
 
 /// Writes one run file per arm, and the judgements. `runs.trec` becomes `runs.SET.ARM.trec` and
 /// `runs.SET.qrels`. Returns the paths.
@@ -15,13 +16,11 @@ use super::run::ArmRun;
 /// # Errors
 /// [`super::error::EvalError::Io`].
 pub fn write_all(path: &Path, set: &EvalSet, runs: &[ArmRun]) -> Result<Vec<PathBuf>> {
-    let stem = path
-        .file_stem()
-        .map_or_else(|| "run".into(), |stem| stem.to_string_lossy().into_owned());
-    let extension = path.extension().map_or_else(
-        || "trec".into(),
-        |extension| extension.to_string_lossy().into_owned(),
-    );
+    let stem = run_name(path);
+    let extension = match path.extension() {
+        Some(extension) => extension.to_string_lossy(),
+        None => "trec".into(),
+    };
     let set_name = escape(&set.name);
     let mut files = vec![(
         path.with_file_name(format!("{stem}.{set_name}.qrels")),
@@ -36,10 +35,12 @@ pub fn write_all(path: &Path, set: &EvalSet, runs: &[ArmRun]) -> Result<Vec<Path
             run_file(set, run),
         ));
     }
-    for (file, text) in &files {
-        write(file, text)?;
+    let mut written = Vec::with_capacity(files.len());
+    for (file, text) in files {
+        write(&file, &text)?;
+        written.push(file);
     }
-    Ok(files.into_iter().map(|(file, _)| file).collect())
+    Ok(written)
 }
 
 /// The name of an arm in the name of a file.

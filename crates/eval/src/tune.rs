@@ -122,16 +122,19 @@ pub fn tune(
         column(&split.test, engine, &best)?,
     ];
     let gain = paired(&test[1], &test[0], seed);
-    let turned = |(knob, after): (Knob, f32)| Turned {
-        name: knob.name,
-        before: knob.value,
-        after,
-    };
+    let mut turned = Vec::with_capacity(knobs.len());
+    for (knob, after) in knobs.into_iter().zip(best) {
+        turned.push(Turned {
+            name: knob.name,
+            before: knob.value,
+            after,
+        });
+    }
     Ok(Tuned {
         set: set.name.clone(),
         seed,
         metric: TARGET.to_string(),
-        knobs: knobs.into_iter().zip(best).map(turned).collect(),
+        knobs: turned,
         train: Half::of(&train),
         test: Half::of(&test),
         test_gain_ci95: gain.interval,
@@ -259,24 +262,26 @@ impl Tunable {
 
     fn with(&self, values: &[f32]) -> Settings {
         let mut settings = self.start.clone();
-        KNOBS
-            .iter()
-            .zip(values)
-            .for_each(|((_, place, _), value)| *place(&mut settings) = *value);
+        for ((_, place, _), value) in KNOBS.iter().zip(values) {
+            *place(&mut settings) = *value;
+        }
         settings
     }
 }
 
 impl Adjustable for Tunable {
     fn knobs(&self) -> Vec<Knob> {
+        // The accessors need settings that can be changed, also to read them.
         let mut settings = self.start.clone();
-        let mut knob =
-            |(name, place, choices): &(&str, fn(&mut Settings) -> &mut f32, &[f32])| Knob {
-                name: (*name).into(),
+        let mut knobs = Vec::with_capacity(KNOBS.len());
+        for (name, place, choices) in KNOBS {
+            knobs.push(Knob {
+                name: name.into(),
                 value: *place(&mut settings),
                 choices: choices.to_vec(),
-            };
-        KNOBS.iter().map(&mut knob).collect()
+            });
+        }
+        knobs
     }
 
     fn at(&self, values: &[f32]) -> Result<Box<dyn Engine + '_>> {
@@ -316,13 +321,12 @@ impl Split {
         // `sample` is sorted, which the binary search needs.
         let half = Random::new(seed, "split").sample(set.tools.len(), set.tools.len() / 2);
         let trains = |tool: &ToolIndex| half.binary_search(&(*tool as usize)).is_ok();
-        let with = |keep: &dyn Fn(&[ToolIndex]) -> bool| {
-            let mut part = set.clone();
-            part.queries.retain(|query| keep(&query.relevant));
-            part
-        };
-        let train = with(&|relevant| relevant.iter().all(trains));
-        let test = with(&|relevant| !relevant.iter().any(trains));
+        let (mut train, mut test) = (set.clone(), set.clone());
+        train
+            .queries
+            .retain(|query| query.relevant.iter().all(trains));
+        test.queries
+            .retain(|query| !query.relevant.iter().any(trains));
         let left_out = set.queries.len() - train.queries.len() - test.queries.len();
         for (part, half) in [(&train, "train"), (&test, "test")] {
             let found = part.queries.len();
@@ -356,11 +360,11 @@ fn climb(
     for _ in 0..PASSES {
         let before = best.clone();
         for (index, knob) in knobs.iter().enumerate() {
-            for &choice in knob
-                .choices
-                .iter()
-                .filter(|choice| **choice != before[index])
-            {
+            for &choice in &knob.choices {
+                // This is the value that `best` has.
+                if choice == before[index] {
+                    continue;
+                }
                 let mut values = best.clone();
                 values[index] = choice;
                 let mean = super::metrics::mean(&column(train, engine, &values)?);

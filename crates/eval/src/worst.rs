@@ -1,7 +1,7 @@
 //! The queries with the lowest scores: their relevant tools, their hits, and why.
 
 use serde::{Deserialize, Serialize};
-use toolscout_index::{Explain, Hit};
+use toolscout_index::Explain;
 use utoipa::ToSchema;
 
 use super::arms::Arm;
@@ -76,9 +76,19 @@ pub fn worst(
         .collect();
     // A stable sort: equal scores stay in the order of the set.
     order.sort_by(|&a, &b| column[a].total_cmp(&column[b]));
-    let report =
-        |query: usize| worst_query(set, engine, arm, &run.rankings[query], query, column[query]);
-    order.into_iter().take(REPORTED).map(report).collect()
+    let mut reported = Vec::with_capacity(REPORTED);
+    for query in order.into_iter().take(REPORTED) {
+        let ranking = &run.rankings[query];
+        reported.push(worst_query(
+            set,
+            engine,
+            arm,
+            ranking,
+            query,
+            column[query],
+        )?);
+    }
+    Ok(reported)
 }
 
 fn worst_query(
@@ -96,28 +106,32 @@ fn worst_query(
         HITS.min(set.tools.len()),
         Detail::Explained,
     )?;
-    let relevant_tool = |tool: &ToolIndex| RelevantTool {
-        id: set.tool(*tool).id.to_string(),
-        description: set.tool(*tool).description.clone(),
-        rank: ranking
-            .iter()
-            .position(|hit| hit == tool)
-            .map(|index| index + 1),
-    };
-    let reported_hit = |hit: &Hit| ReportedHit {
-        id: hit.id.to_string(),
-        score: hit.score,
-        relevant: set
-            .position(hit.id.as_str())
-            .is_some_and(|tool| query.relevant.contains(&tool)),
-        why: hit.explain.as_ref().map(why).unwrap_or_default(),
-    };
+    let mut relevant = Vec::with_capacity(query.relevant.len());
+    for tool in &query.relevant {
+        // In the whole run: the answer above has the first hits alone.
+        let place = ranking.iter().position(|hit| hit == tool);
+        relevant.push(RelevantTool {
+            id: set.id_of(*tool),
+            description: set.tool(*tool).description.clone(),
+            rank: place.map(|place| place + 1),
+        });
+    }
+    let mut hits = Vec::with_capacity(results.hits.len());
+    for hit in &results.hits {
+        let tool = set.position(hit.id.as_str());
+        hits.push(ReportedHit {
+            id: hit.id.to_string(),
+            score: hit.score,
+            relevant: matches!(tool, Some(tool) if query.is_relevant(tool)),
+            why: hit.explain.as_ref().map(why).unwrap_or_default(),
+        });
+    }
     Ok(WorstQuery {
         id: query.id.clone(),
         text: query.text.clone(),
         score,
-        relevant: query.relevant.iter().map(relevant_tool).collect(),
-        hits: results.hits.iter().map(reported_hit).collect(),
+        relevant,
+        hits,
     })
 }
 
@@ -131,29 +145,22 @@ fn why(explain: &Explain) -> String {
     if let Some(leg) = &explain.lexical {
         legs.push(format!("bm25 {:.1} (rank {})", leg.raw, leg.rank));
     }
-    let dense = explain
-        .dense
-        .iter()
-        .map(|(embedder, leg)| format!("{embedder} {:.2} (rank {})", leg.raw, leg.rank));
-    legs.extend(dense);
-    let matched = explain
-        .matched
-        .iter()
-        .map(|field| format!("{}: {}", field.field, field.terms.join(" ")));
-    let fuzzy = explain
-        .fuzzy
-        .iter()
-        .map(|edit| format!("{} corrected to {}", edit.from, edit.to));
-    let clause = explain
-        .best_clause
-        .and_then(|clause| explain.clauses.get(clause));
-    let clause = clause.map(|clause| format!("for the clause {clause:?}"));
-    std::iter::once(legs.join(", "))
-        .chain(matched)
-        .chain(fuzzy)
-        .chain(clause)
-        .collect::<Vec<_>>()
-        .join("; ")
+    for (embedder, leg) in &explain.dense {
+        legs.push(format!("{embedder} {:.2} (rank {})", leg.raw, leg.rank));
+    }
+    let mut parts = vec![legs.join(", ")];
+    for field in &explain.matched {
+        parts.push(format!("{}: {}", field.field, field.terms.join(" ")));
+    }
+    for edit in &explain.fuzzy {
+        parts.push(format!("{} corrected to {}", edit.from, edit.to));
+    }
+    if let Some(clause) = explain.best_clause
+        && let Some(clause) = explain.clauses.get(clause)
+    {
+        parts.push(format!("for the clause {clause:?}"));
+    }
+    parts.join("; ")
 }
 
 #[cfg(test)]

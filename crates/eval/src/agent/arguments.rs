@@ -21,10 +21,8 @@ fn value(schema: &Value, root: &Value, depth: usize) -> Value {
     if let Some(constant) = schema.get("const") {
         return constant.clone();
     }
-    if let Some(choice) = schema
-        .get("enum")
-        .and_then(Value::as_array)
-        .and_then(|choices| choices.first())
+    if let Some(Value::Array(choices)) = schema.get("enum")
+        && let Some(choice) = choices.first()
     {
         return choice.clone();
     }
@@ -43,22 +41,15 @@ fn value(schema: &Value, root: &Value, depth: usize) -> Value {
 }
 
 fn object(schema: &Value, root: &Value, depth: usize) -> Arguments {
-    let required = schema
-        .get("required")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str);
+    let required = schema.get("required").and_then(Value::as_array);
+    // A required field may have no schema of its own: then any value is valid.
     let anything = json!({});
-    let of = |name: &str| {
-        schema
-            .pointer("/properties")
-            .and_then(|all| all.get(name))
-            .unwrap_or(&anything)
-    };
-    required
-        .map(|name| (name.to_owned(), value(of(name), root, depth + 1)))
-        .collect()
+    let mut fields = Arguments::new();
+    for name in required.into_iter().flatten().filter_map(Value::as_str) {
+        let schema = schema["properties"].get(name).unwrap_or(&anything);
+        fields.insert(name.to_owned(), value(schema, root, depth + 1));
+    }
+    fields
 }
 
 fn array(schema: &Value, root: &Value, depth: usize) -> Value {
@@ -68,9 +59,10 @@ fn array(schema: &Value, root: &Value, depth: usize) -> Value {
         .unwrap_or(0)
         // A schema may require any number; the calls have no effect, so a hundred items are enough.
         .min(100) as usize;
-    let item = schema
-        .get("items")
-        .map_or(Value::Null, |items| value(items, root, depth + 1));
+    let item = match schema.get("items") {
+        Some(schema) => value(schema, root, depth + 1),
+        None => Value::Null,
+    };
     Value::Array(vec![item; items])
 }
 

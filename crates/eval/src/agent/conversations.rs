@@ -65,10 +65,9 @@ impl Left {
         random.shuffle(&mut order);
         let mut by_tool: HashMap<ToolIndex, Vec<usize>> = HashMap::new();
         for (position, query) in set.queries.iter().enumerate() {
-            query
-                .relevant
-                .iter()
-                .for_each(|&tool| by_tool.entry(tool).or_default().push(position));
+            for &tool in &query.relevant {
+                by_tool.entry(tool).or_default().push(position);
+            }
         }
         Left {
             order,
@@ -88,11 +87,10 @@ impl Left {
 
     /// A query that shares a tool with this one.
     fn akin(&mut self, set: &EvalSet, query: usize, random: &mut Random) -> Option<usize> {
-        let tools = set.queries[query].relevant.iter();
-        let mut akin: Vec<usize> = tools
-            .flat_map(|tool| &self.by_tool[tool])
-            .copied()
-            .collect();
+        let mut akin: Vec<usize> = Vec::new();
+        for tool in &set.queries[query].relevant {
+            akin.extend(&self.by_tool[tool]);
+        }
         akin.retain(|position| !self.taken.contains(position));
         // Sorted for `dedup`, and because the choice is by position.
         akin.sort_unstable();

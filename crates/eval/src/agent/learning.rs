@@ -89,6 +89,20 @@ pub struct Gain {
     pub gain_p: f64,
 }
 
+impl Gain {
+    fn of(metric: Metric, before: &Scores, after: &Scores, seed: u64) -> Self {
+        let (before, after) = (before.column(metric), after.column(metric));
+        let compared = paired(after, before, seed);
+        Gain {
+            metric: metric.to_string(),
+            before: mean(before),
+            after: mean(after),
+            gain_ci95: compared.interval,
+            gain_p: compared.p,
+        }
+    }
+}
+
 /// Plays at most this many conversations of a part of the queries, and measures the others before and
 /// after.
 ///
@@ -121,12 +135,8 @@ pub fn learn(
     };
     // The snapshot remembers, and is told of nothing.
     let searcher = copy.catalog.searcher();
-    let measured = || {
-        Arc::new(CurrentSnapshot({
-            let searcher = Arc::clone(&searcher);
-            move || Arc::clone(&searcher)
-        }))
-    };
+    let held = Arc::clone(&searcher);
+    let snapshot: Arc<dyn ToolSearch> = Arc::new(CurrentSnapshot(move || Arc::clone(&held)));
     let metrics = metrics();
     let search = |what: &str| {
         progress.stage(what, held_out.queries.len());
@@ -136,32 +146,25 @@ pub fn learn(
         Ok::<_, EvalError>(Scores::strict(&held_out, &run, &metrics))
     };
     let scores_before = search("searching before")?;
-    let before = play(&held_out, &of_held_out, measured(), "playing before")?;
+    let played = Arc::clone(&snapshot);
+    let before = play(&held_out, &of_held_out, played, "playing before")?;
     memory.set_switch(Switch::On)?;
-    play(
-        &asked,
-        &conversations,
-        Arc::new(copy.catalog.clone()),
-        "learning",
-    )?;
+    // The catalog itself, and not a snapshot: it is told of calls, and learns from them.
+    let taught = Arc::new(copy.catalog.clone());
+    play(&asked, &conversations, taught, "learning")?;
     let learned = memory.entries(None, MAX_ENTRIES)?;
     let scores_after = search("searching after")?;
-    let after = play(&held_out, &of_held_out, measured(), "playing after")?;
-    let gain = |metric: &Metric| {
-        let (before, after) = (scores_before.column(*metric), scores_after.column(*metric));
-        let compared = paired(after, before, plan.seed);
-        Gain {
-            metric: metric.to_string(),
-            before: mean(before),
-            after: mean(after),
-            gain_ci95: compared.interval,
-            gain_p: compared.p,
-        }
-    };
+    let after = play(&held_out, &of_held_out, snapshot, "playing after")?;
+    let mut searches = Vec::with_capacity(metrics.len());
+    for &metric in &metrics {
+        searches.push(Gain::of(metric, &scores_before, &scores_after, plan.seed));
+    }
     let tools: HashSet<&str> = learned.iter().map(|entry| entry.tool.as_str()).collect();
-    let is_known = |tool: &u32| tools.contains(set.tool(*tool).id.as_str());
-    let known = held_out.queries.iter();
-    let known = known.filter(|query| query.relevant.iter().any(is_known));
+    let mut known = 0;
+    for query in &held_out.queries {
+        let mut relevant = query.relevant.iter().map(|tool| &set.tool(*tool).id);
+        known += usize::from(relevant.any(|id| tools.contains(id.as_str())));
+    }
     let queries: HashSet<usize> = conversations.iter().flatten().copied().collect();
     Ok(LearningReport {
         set: set.name.clone(),
@@ -171,8 +174,8 @@ pub fn learn(
         asked: queries.len(),
         remembered: learned.len(),
         held_out: held_out.queries.len(),
-        known: known.count() as f64 / held_out.queries.len().max(1) as f64,
-        searches: metrics.iter().map(gain).collect(),
+        known: known as f64 / held_out.queries.len().max(1) as f64,
+        searches,
         before,
         after,
         seed: plan.seed,
@@ -205,11 +208,8 @@ fn split(set: &EvalSet, plan: &AgentPlan) -> Result<(EvalSet, EvalSet)> {
         };
         part.queries.push(set.queries[query].clone());
     }
-    let texts: HashSet<&str> = asked
-        .queries
-        .iter()
-        .map(|query| query.text.trim())
-        .collect();
+    let texts: HashSet<&str> = asked.query_texts().map(str::trim).collect();
+    // A query that was asked in the same words would only show that the memory has it.
     held_out
         .queries
         .retain(|query| !texts.contains(query.text.trim()));

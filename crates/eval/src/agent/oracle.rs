@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{arguments, counting};
 use toolscout_index::formats::model_name;
 
-use crate::dataset::{EvalSet, ToolIndex};
+use crate::dataset::EvalSet;
 use crate::random::Random;
 use toolscout_base::printable::excerpt;
 use toolscout_finder::finder::model_names::TOOL_SEARCH;
@@ -103,19 +103,18 @@ impl Task {
     /// The task of a query; `random` chooses the words of the last search.
     pub fn of(set: &EvalSet, query: usize, random: &mut Random) -> Self {
         let query = &set.queries[query];
-        let tool = |&position: &ToolIndex| {
-            let tool = set.tool(position);
-            (
-                model_name(&tool.id),
-                Value::Object(arguments::smallest(&tool.input_schema)),
-            )
-        };
-        let need = |group: &Vec<ToolIndex>| Need {
-            tools: group.iter().map(tool).collect(),
-            met: false,
-        };
+        let mut needs = Vec::with_capacity(query.groups.len());
+        for group in &query.groups {
+            let mut tools = Vec::with_capacity(group.len());
+            for &position in group {
+                let tool = set.tool(position);
+                let arguments = arguments::smallest(&tool.input_schema);
+                tools.push((model_name(&tool.id), Value::Object(arguments)));
+            }
+            needs.push(Need { tools, met: false });
+        }
         Task {
-            needs: query.groups.iter().map(need).collect(),
+            needs,
             wordings: wordings(&query.text, random),
             selected: BTreeSet::new(),
         }
@@ -123,6 +122,7 @@ impl Task {
 
     /// The response to a request.
     fn answer(&mut self, request: &ChatRequest) -> Vec<Delta> {
+        // A request that forbids calls shows its tools all the same.
         let mut visible = HashSet::new();
         if request.tool_choice == ToolChoice::Auto {
             visible.extend(request.tools.iter().map(|tool| tool.name.as_str()));
@@ -141,26 +141,31 @@ impl Task {
 
     /// One call for each need that a visible tool meets; the need counts as met.
     fn calls(&mut self, visible: &HashSet<&str>) -> Vec<(String, Value)> {
-        let open = self.needs.iter_mut().filter(|need| !need.met);
-        let call = |need: &mut Need| {
-            let tool = need
-                .tools
-                .iter()
-                .find(|(name, _)| visible.contains(name.as_str()))?;
-            need.met = true;
-            Some(tool.clone())
-        };
-        open.filter_map(call).collect()
+        let mut calls = Vec::new();
+        for need in &mut self.needs {
+            if need.met {
+                continue;
+            }
+            let mut tools = need.tools.iter();
+            if let Some(tool) = tools.find(|(name, _)| visible.contains(name.as_str())) {
+                calls.push(tool.clone());
+                need.met = true;
+            }
+        }
+        calls
     }
 
     /// A search for the tools that are not visible, until no searches remain.
     fn search(&mut self, messages: &[Message]) -> Option<(String, Value)> {
-        let open: Vec<&Need> = self.needs.iter().filter(|need| !need.met).collect();
-        let named: Vec<String> = open
-            .iter()
-            .filter_map(|need| self.named_tool(need, messages))
-            .collect();
-        let (mut queries, limit) = if named.len() < open.len() {
+        let (mut open, mut named) = (0, Vec::new());
+        for need in &self.needs {
+            if !need.met {
+                open += 1;
+                named.extend(self.named_tool(need, messages));
+            }
+        }
+        // Words are needed only for tools whose names it has not seen.
+        let (mut queries, limit) = if named.len() < open {
             self.wordings.pop().unwrap_or_default()
         } else {
             Default::default()
@@ -178,21 +183,22 @@ impl Task {
 
     /// A tool for this need that the messages name and that was not selected before.
     fn named_tool(&self, need: &Need, messages: &[Message]) -> Option<String> {
-        let is_named = |name: &&String| {
-            // As one of the unloaded tools, or before its description as one that came after the hits.
-            let written = [format!("\"{name}\""), format!("\"{name}: ")];
-            let names = |message: &Message| {
-                let content = message.content();
-                written.iter().any(|written| content.contains(written))
-            };
-            !self.selected.contains(*name) && messages.iter().any(names)
-        };
-        need.tools
-            .iter()
-            .map(|(name, _)| name)
-            .find(is_named)
-            .cloned()
+        for (name, _) in &need.tools {
+            if !self.selected.contains(name) && is_named(name, messages) {
+                return Some(name.clone());
+            }
+        }
+        None
     }
+}
+
+fn is_named(name: &str, messages: &[Message]) -> bool {
+    // As one of the unloaded tools, or before its description as one that came after the hits.
+    let (unloaded, later) = (format!("\"{name}\""), format!("\"{name}: "));
+    messages.iter().any(|message| {
+        let content = message.content();
+        content.contains(&unloaded) || content.contains(&later)
+    })
 }
 
 fn fragment((index, (name, arguments)): (usize, (String, Value))) -> Delta {
@@ -207,16 +213,18 @@ fn fragment((index, (name, arguments)): (usize, (String, Value))) -> Delta {
 
 /// The searches for a question, in reverse order.
 fn wordings(question: &str, random: &mut Random) -> Vec<(Vec<String>, Option<usize>)> {
-    let cut = |text: &str| excerpt(text.trim(), MAX_QUERY_CHARS);
-    let sentences = question.split(['.', '?', '!', ';', '\n', '。', '？', '！']);
-    // Chinese and Japanese do not separate words by spaces, so such sentences have few of them.
-    let sentences =
-        sentences.filter(|text| text.split_whitespace().count() >= MIN_WORDS || !text.is_ascii());
-    let sentences: Vec<String> = sentences
-        .map(cut)
-        .filter(|text| !text.is_empty())
-        .take(MAX_SENTENCES)
-        .collect();
+    let mut sentences = Vec::new();
+    for sentence in question.split(['.', '?', '!', ';', '\n', '。', '？', '！']) {
+        // Chinese and Japanese do not separate words by spaces, so such sentences have few of them.
+        if sentence.is_ascii() && sentence.split_whitespace().count() < MIN_WORDS {
+            continue;
+        }
+        let sentence = cut(sentence);
+        if !sentence.is_empty() {
+            sentences.push(sentence);
+        }
+    }
+    sentences.truncate(MAX_SENTENCES);
     let words: Vec<&str> = question.split_whitespace().collect();
     let half = random.sample(words.len(), words.len().div_ceil(2));
     let half: Vec<&str> = half.into_iter().map(|position| words[position]).collect();
@@ -228,10 +236,15 @@ fn wordings(question: &str, random: &mut Random) -> Vec<(Vec<String>, Option<usi
     ]
 }
 
+fn cut(text: &str) -> String {
+    excerpt(text.trim(), MAX_QUERY_CHARS)
+}
+
 fn fresh_tokens(last: Option<&ChatRequest>, now: &ChatRequest) -> usize {
-    let (tools, messages) = last.map_or((&[][..], &[][..]), |last| {
-        (&last.tools[..], &last.messages[..])
-    });
+    let (tools, messages) = match last {
+        Some(last) => (last.tools.as_slice(), last.messages.as_slice()),
+        None => Default::default(),
+    };
     let same_tools = common(tools, &now.tools);
     let same_list = same_tools == tools.len() && same_tools == now.tools.len();
     // Providers put tools before messages, so a changed list of tools spoils the cache of all

@@ -61,8 +61,7 @@ impl<'a> Stage<'a> {
         catalog: Arc<dyn ToolSearch>,
     ) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime =
-            runtime.map_err(|error| EvalError::io("start a runtime for", &set.path, error))?;
+        let runtime = runtime.map_err(EvalError::failed_to("start a runtime for", &set.path))?;
         let tools = set.tools.iter().cloned().map(Arc::new).collect();
         Ok(Stage {
             set,
@@ -127,10 +126,8 @@ impl<'a> Stage<'a> {
         let asked = &self.set.queries[query];
         let agent = match cast.policy {
             Policy::Relevant => {
-                let relevant = asked
-                    .relevant
-                    .iter()
-                    .map(|&tool| self.tools[tool as usize].clone());
+                let relevant = asked.relevant.iter();
+                let relevant = relevant.map(|&tool| self.tools[tool as usize].clone());
                 cast.agent(Arc::new(Few(relevant.collect())))?
             }
             Policy::Search { .. } | Policy::All => whole.clone(),
@@ -139,17 +136,11 @@ impl<'a> Stage<'a> {
             .map_err(|error| error.to_string())?;
         let question = Question::new(&asked.text).in_conversation(id);
         let (figures, refused) = self.runtime.block_on(answered(&agent, question))?;
-        let was_used = |tool: &u32| {
-            figures
-                .tools_used
-                .iter()
-                .any(|used| used == self.set.tool(*tool).id.as_str())
-        };
-        let met = asked
-            .groups
-            .iter()
-            .filter(|group| group.iter().any(was_used))
-            .count();
+        let mut met = 0;
+        for group in &asked.groups {
+            let mut ids = group.iter().map(|tool| self.set.id_of(*tool));
+            met += usize::from(ids.any(|id| figures.tools_used.contains(&id)));
+        }
         Ok(TurnFigures {
             needs: asked.groups.len(),
             met,

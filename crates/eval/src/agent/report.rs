@@ -102,12 +102,33 @@ pub struct ArmFigures {
 impl ArmFigures {
     /// The results of these turns.
     pub(super) fn of(policy: Policy, turns: &[TurnFigures], seed: u64) -> Self {
-        let column =
-            |of: &dyn Fn(&TurnFigures) -> f64| -> Vec<f64> { turns.iter().map(of).collect() };
-        let succeeded = column(&|turn| f64::from(u8::from(turn.met == turn.needs)));
-        let (met, needs) = turns
-            .iter()
-            .fold((0, 0), |sum, turn| (sum.0 + turn.met, sum.1 + turn.needs));
+        let mut succeeded = Vec::with_capacity(turns.len());
+        let mut rows = Vec::with_capacity(turns.len());
+        let (mut met, mut needs, mut calls_refused) = (0, 0, 0);
+        for turn in turns {
+            met += turn.met;
+            needs += turn.needs;
+            calls_refused += turn.refused;
+            succeeded.push(f64::from(u8::from(turn.met == turn.needs)));
+            rows.push([
+                turn.figures.searches.into(),
+                turn.figures.rounds.into(),
+                turn.figures.tokens_in as f64,
+                turn.fresh_tokens as f64,
+                turn.figures.tokens_out as f64,
+                turn.figures.tools_injected as f64,
+                turn.figures.tools_evicted as f64,
+            ]);
+        }
+        let [
+            searches,
+            rounds,
+            tokens_in,
+            tokens_in_fresh,
+            tokens_out,
+            tools_injected,
+            tools_evicted,
+        ] = column_means(&rows);
         ArmFigures {
             policy: policy.name().to_owned(),
             budget_tokens: policy.budget_tokens(),
@@ -115,15 +136,16 @@ impl ArmFigures {
             success_ci95: intervals(std::slice::from_ref(&succeeded), seed)
                 .first()
                 .copied(),
+            // Over all needs, and not a mean over turns: turns have different numbers of them.
             needs_met: met as f64 / needs.max(1) as f64,
-            searches: mean(&column(&|turn| turn.figures.searches.into())),
-            rounds: mean(&column(&|turn| turn.figures.rounds.into())),
-            tokens_in: mean(&column(&|turn| turn.figures.tokens_in as f64)),
-            tokens_in_fresh: mean(&column(&|turn| turn.fresh_tokens as f64)),
-            tokens_out: mean(&column(&|turn| turn.figures.tokens_out as f64)),
-            tools_injected: mean(&column(&|turn| turn.figures.tools_injected as f64)),
-            tools_evicted: mean(&column(&|turn| turn.figures.tools_evicted as f64)),
-            calls_refused: turns.iter().map(|turn| turn.refused).sum(),
+            searches,
+            rounds,
+            tokens_in,
+            tokens_in_fresh,
+            tokens_out,
+            tools_injected,
+            tools_evicted,
+            calls_refused,
         }
     }
 
@@ -142,34 +164,68 @@ pub fn macro_average(reports: &[AgentReport]) -> Vec<ArmFigures> {
     let Some(first) = reports.first() else {
         return Vec::new();
     };
-    let average = |arm: &ArmFigures| {
-        let same = |report: &AgentReport| {
-            report
-                .arms
-                .iter()
-                .find(|other| other.name() == arm.name())
-                .cloned()
-        };
-        let same: Vec<ArmFigures> = reports.iter().map(same).collect::<Option<_>>()?;
-        let of = |figure: &dyn Fn(&ArmFigures) -> f64| {
-            mean(&same.iter().map(figure).collect::<Vec<_>>())
-        };
-        Some(ArmFigures {
-            success: of(&|arm| arm.success),
-            success_ci95: None,
-            needs_met: of(&|arm| arm.needs_met),
-            searches: of(&|arm| arm.searches),
-            rounds: of(&|arm| arm.rounds),
-            tokens_in: of(&|arm| arm.tokens_in),
-            tokens_in_fresh: of(&|arm| arm.tokens_in_fresh),
-            tokens_out: of(&|arm| arm.tokens_out),
-            tools_injected: of(&|arm| arm.tools_injected),
-            tools_evicted: of(&|arm| arm.tools_evicted),
-            calls_refused: same.iter().map(|arm| arm.calls_refused).sum(),
-            ..arm.clone()
-        })
-    };
-    first.arms.iter().filter_map(average).collect()
+    let mut averages = Vec::new();
+    for arm in &first.arms {
+        averages.extend(average(arm, reports));
+    }
+    averages
+}
+
+/// The macro average of one arm; `None` if a set lacks it.
+fn average(arm: &ArmFigures, reports: &[AgentReport]) -> Option<ArmFigures> {
+    let name = arm.name();
+    let mut rows = Vec::with_capacity(reports.len());
+    let mut calls_refused = 0;
+    for report in reports {
+        let same = report.arms.iter().find(|other| other.name() == name)?;
+        calls_refused += same.calls_refused;
+        rows.push([
+            same.success,
+            same.needs_met,
+            same.searches,
+            same.rounds,
+            same.tokens_in,
+            same.tokens_in_fresh,
+            same.tokens_out,
+            same.tools_injected,
+            same.tools_evicted,
+        ]);
+    }
+    let [
+        success,
+        needs_met,
+        searches,
+        rounds,
+        tokens_in,
+        tokens_in_fresh,
+        tokens_out,
+        tools_injected,
+        tools_evicted,
+    ] = column_means(&rows);
+    Some(ArmFigures {
+        policy: arm.policy.clone(),
+        budget_tokens: arm.budget_tokens,
+        success,
+        // The turns of a set are not kept, and without them there is nothing to resample.
+        success_ci95: None,
+        needs_met,
+        searches,
+        rounds,
+        tokens_in,
+        tokens_in_fresh,
+        tokens_out,
+        tools_injected,
+        tools_evicted,
+        calls_refused,
+    })
+}
+
+/// The mean of each column.
+fn column_means<const N: usize>(rows: &[[f64; N]]) -> [f64; N] {
+    std::array::from_fn(|column| {
+        let values: Vec<f64> = rows.iter().map(|row| row[column]).collect();
+        mean(&values)
+    })
 }
 
 fn by_name<S: Serializer>(arms: &[ArmFigures], serializer: S) -> Result<S::Ok, S::Error> {

@@ -23,20 +23,23 @@ pub(crate) fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
-        let escaped = (*first == b'%')
-            .then(|| tail.get(..2).and_then(hex_byte))
-            .flatten();
+        let escaped = match first {
+            b'%' => tail.get(..2).and_then(hex_byte),
+            _ => None,
+        };
         bytes.push(escaped.unwrap_or(*first));
         rest = if escaped.is_some() { &tail[2..] } else { tail };
     }
+    // `escape` writes nothing but text, so other bytes were no escapes.
     String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
 }
 
 fn hex_byte(digits: &[u8]) -> Option<u8> {
-    let digits = std::str::from_utf8(digits)
-        .ok()
-        .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
-    u8::from_str_radix(digits, 16).ok()
+    // `from_str_radix` would take a sign too.
+    if !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
 /// How the columns of a text are separated.
@@ -69,10 +72,9 @@ impl Separator {
         match line.trim() {
             "" => Vec::new(),
             _ if self == Separator::Comma => split_commas(line.trim()),
-            line if self == Separator::Tab || line.contains('\t') => line
-                .split('\t')
-                .map(|cell| cell.trim().to_owned())
-                .collect(),
+            line if self == Separator::Tab || line.contains('\t') => {
+                line.split('\t').map(str::trim).map(str::to_owned).collect()
+            }
             line => line.split_whitespace().map(str::to_owned).collect(),
         }
     }

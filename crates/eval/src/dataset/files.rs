@@ -1,5 +1,7 @@
 //! Reads the files of a set.
 
+use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -15,7 +17,8 @@ const TOOL_EXTENSIONS: [&str; 5] = ["jsonl", "ndjson", "json", "yaml", "yml"];
 
 /// Reads a set; the queries from another file if one is given.
 pub(super) fn read_set(path: &Path, load: &Load<'_>) -> Result<RawSet> {
-    std::fs::read_dir(path).map_err(|source| EvalError::io("open the set", path, source))?;
+    // First, so that a folder that is not there is not said to lack a file.
+    std::fs::read_dir(path).map_err(EvalError::failed_to("open the set", path))?;
     let corpus = json_files(path, "corpus")?;
     let (tools, id_fields) = if corpus.is_empty() {
         read_tools(path)?
@@ -49,20 +52,18 @@ fn json_files(set: &Path, name: &str) -> Result<Vec<PathBuf>> {
         return Ok(Vec::new());
     }
     let files = files_in(&folder)?;
-    let is_other = |file: &&PathBuf| {
-        file.extension()
-            .is_none_or(|extension| extension != "jsonl" && extension != "ndjson")
-    };
-    match files.iter().find(is_other) {
-        Some(other) => Err(not_a_set(
-            set,
-            &format!(
+    for file in &files {
+        // Data sets on the hub may be Parquet, and without such a file the set would be another.
+        let extension = file.extension().and_then(OsStr::to_str);
+        if !matches!(extension, Some("jsonl" | "ndjson")) {
+            let reason = format!(
                 "{} is not JSONL; write it as JSONL, in Python with `pandas.read_parquet(file).to_json(path, orient=\"records\", lines=True)`",
-                other.display()
-            ),
-        )),
-        None => Ok(files),
+                file.display()
+            );
+            return Err(not_a_set(set, &reason));
+        }
     }
+    Ok(files)
 }
 
 /// What the files have, one after the other.
@@ -78,11 +79,11 @@ fn all_of<T>(files: &[PathBuf], read: impl Fn(&Path) -> Result<Vec<T>>) -> Resul
 type ToolsWithIds = (Vec<Tool>, Vec<Option<String>>);
 
 fn read_tools(set: &Path) -> Result<ToolsWithIds> {
-    let single = TOOL_EXTENSIONS
-        .iter()
-        .map(|extension| set.join("tools").with_extension(extension));
-    if let Some(file) = single.into_iter().find(|file| file.is_file()) {
-        return read_tool_file(&file, None);
+    for extension in TOOL_EXTENSIONS {
+        let file = set.join("tools").with_extension(extension);
+        if file.is_file() {
+            return read_tool_file(&file, None);
+        }
     }
     let folder = set.join("tools");
     if !folder.is_dir() {
@@ -90,10 +91,9 @@ fn read_tools(set: &Path) -> Result<ToolsWithIds> {
     }
     let (mut tools, mut id_fields) = (Vec::new(), Vec::new());
     for file in files_in(&folder)? {
-        let stem = file
-            .file_stem()
-            .map(|stem| stem.to_string_lossy().into_owned());
-        let (of_file, ids) = read_tool_file(&file, stem)?;
+        // A file in the folder is named after its server.
+        let stem = file.file_stem().map(OsStr::to_string_lossy);
+        let (of_file, ids) = read_tool_file(&file, stem.map(Cow::into_owned))?;
         tools.extend(of_file);
         id_fields.extend(ids);
     }
@@ -142,8 +142,9 @@ fn id_fields(bytes: &[u8], tools: usize) -> Vec<Option<String>> {
 /// Reads a BEIR corpus: `_id` is the id of the tool, `title` its title, `text` its description.
 fn read_corpus(path: &Path) -> Result<Vec<Tool>> {
     each_object(path, |line, value| {
-        let id = text_of(&value, &["_id", "id"])
-            .ok_or_else(|| EvalError::malformed(path, line, "no `_id`"))?;
+        let Some(id) = text_of(&value, &["_id", "id"]) else {
+            return Err(EvalError::malformed(path, line, "no `_id`"));
+        };
         let id = ToolId::parse(&id)?;
         let mut tool = Tool::new(id.server(), id.name())?
             .with_description(text_of(&value, &["text"]).unwrap_or_default());

@@ -72,7 +72,12 @@ impl LeftOut {
                 ),
             ),
         ];
-        let occurs = kinds.into_iter().filter(|(count, _)| *count > 0);
-        occurs.map(|(_, line)| line).collect()
+        let mut lines = Vec::new();
+        for (count, line) in kinds {
+            if count > 0 {
+                lines.push(line);
+            }
+        }
+        lines
     }
 }

@@ -51,18 +51,24 @@ pub struct PastedQuery {
 impl PastedQuery {
     /// The query with all its judgements, of which `relevant` are those of relevant tools.
     pub(super) fn raw(&self, relevant: &[String]) -> RawQuery {
-        let grade = |position: usize| self.worth.grades.get(position).copied().unwrap_or(1.0);
-        let judged = relevant.iter().enumerate();
-        let judged = judged.map(|(position, id)| (id.clone(), grade(position)));
-        let irrelevant = self.irrelevant.iter().map(|id| (id.clone(), 0.0));
-        let ids = |group: &Vec<usize>| group.iter().map(|tool| relevant[*tool].clone()).collect();
+        let mut judged = Vec::with_capacity(relevant.len() + self.irrelevant.len());
+        for (position, id) in relevant.iter().enumerate() {
+            // No grades stand for grades that are all 1.
+            let grade = self.worth.grades.get(position).copied().unwrap_or(1.0);
+            judged.push((id.clone(), grade));
+        }
+        judged.extend(self.irrelevant.iter().map(|id| (id.clone(), 0.0)));
+        let mut groups = Vec::with_capacity(self.worth.groups.len());
+        for group in &self.worth.groups {
+            groups.push(group.iter().map(|tool| relevant[*tool].clone()).collect());
+        }
         RawQuery {
             times: 1,
             id: self.id.clone(),
             text: self.text.clone(),
             source: self.source.clone(),
-            judged: judged.chain(irrelevant).collect(),
-            groups: self.worth.groups.iter().map(ids).collect(),
+            judged,
+            groups,
             order: self.order.clone(),
             judged_in: NAME.into(),
         }
@@ -159,10 +165,13 @@ fn read_plain(number: usize, line: &str) -> Result<Line> {
         let reason = "the text of the query is empty; write it before the first tab";
         return Err(EvalError::malformed(NAME, number, reason));
     }
-    let judged: Vec<(String, f64)> = fields
-        .filter(|id| !id.is_empty())
-        .map(|id| (id.to_owned(), 1.0))
-        .collect();
+    let mut judged = Vec::new();
+    for id in fields {
+        // Cells of a spreadsheet may be empty.
+        if !id.is_empty() {
+            judged.push((id.to_owned(), 1.0));
+        }
+    }
     let judgement = if judged.is_empty() {
         Judgement::Absent
     } else {
@@ -193,11 +202,14 @@ struct KnownTools<'a> {
 
 impl KnownTools<'_> {
     fn resolve(&self, query: Line) -> Result<PastedQuery> {
-        let found = |id: &String| self.find(id);
-        let irrelevant = query.raw.judged.iter();
-        let irrelevant = irrelevant.filter(|(_, grade)| *grade <= 0.0);
-        let irrelevant = irrelevant.filter_map(|(id, _)| self.find(id)).collect();
-        let order = query.raw.order.iter().filter_map(found).collect();
+        let mut irrelevant = Vec::new();
+        for (id, grade) in &query.raw.judged {
+            if *grade <= 0.0 {
+                irrelevant.extend(self.find(id));
+            }
+        }
+        let order = query.raw.order.iter();
+        let order = order.filter_map(|id| self.find(id)).collect();
         let (relevant, worth) = match query.judgement {
             Judgement::Absent => (None, Worth::default()),
             Judgement::NoTool => (Some(Vec::new()), Worth::default()),
@@ -225,45 +237,50 @@ impl KnownTools<'_> {
 
     /// The ids of the tools with a grade above 0, each once, and what they are worth.
     fn judged(&self, query: &RawQuery) -> Result<(Vec<String>, Worth)> {
-        let named = || query.groups.iter().flatten().chain(&query.order);
-        let count = query.judged.len() + named().count();
+        let grouped = query.groups.iter().flatten().chain(&query.order);
+        let count = query.judged.len() + grouped.clone().count();
         if count > MAX_RELEVANT {
             let reason = format!("{count} relevant tools; a query may have {MAX_RELEVANT}");
             return Err(EvalError::malformed(&query.judged_in, 1, reason));
         }
         let mut found: Vec<String> = Vec::new();
         let mut grades = Vec::new();
-        let listed = query.judged.iter().filter(|(_, grade)| *grade > 0.0);
-        let grouped = named().map(|id| (id, 1.0));
-        for (id, grade) in listed.map(|(id, grade)| (id, *grade)).chain(grouped) {
-            let known = self.find(id).ok_or_else(|| self.unknown(query, id))?;
+        let listed = query.judged.iter().map(|(id, grade)| (id, *grade));
+        for (id, grade) in listed.chain(grouped.map(|id| (id, 1.0))) {
+            if grade <= 0.0 {
+                continue;
+            }
+            let Some(known) = self.find(id) else {
+                return Err(self.unknown(query, id));
+            };
+            // The first grade counts, so that a group does not overwrite one that is listed.
             if !found.contains(&known) {
                 found.push(known);
                 grades.push(grade);
             }
         }
-        let position = |id: &String| {
-            let known = self.find(id)?;
-            found.iter().position(|other| *other == known)
-        };
-        let groups = query.groups.iter();
-        let groups = groups.map(|group| group.iter().filter_map(position).collect());
-        let worth = Worth {
-            groups: groups.collect(),
-            grades: if grades.iter().all(|grade| *grade == 1.0) {
-                Vec::new()
-            } else {
-                grades
-            },
-        };
-        Ok((found, worth))
+        let mut groups = Vec::with_capacity(query.groups.len());
+        for group in &query.groups {
+            let known = group.iter().filter_map(|id| self.find(id));
+            let positions = known.filter_map(|id| found.iter().position(|other| *other == id));
+            groups.push(positions.collect());
+        }
+        if grades.iter().all(|grade| *grade == 1.0) {
+            grades.clear();
+        }
+        Ok((found, Worth { grades, groups }))
     }
 
     fn find(&self, id: &str) -> Option<String> {
         if self.ids.contains(id) {
             return Some(id.to_owned());
         }
-        Some(unescape(id)).filter(|id| self.ids.contains(id.as_str()))
+        // Ids that were copied from a file of judgements may have escapes.
+        let decoded = unescape(id);
+        if !self.ids.contains(decoded.as_str()) {
+            return None;
+        }
+        Some(decoded)
     }
 
     fn unknown(&self, query: &RawQuery, id: &str) -> EvalError {

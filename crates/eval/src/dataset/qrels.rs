@@ -52,29 +52,12 @@ impl Qrels {
     /// Adds the judgements of a text. `path` is its name in messages.
     pub(super) fn read_text(&mut self, path: &Path, text: &str) -> Result<()> {
         let text = text.trim_start_matches('\u{feff}');
-        let mut seen = HashMap::new();
-        let mut add = |line: usize, (query, tool, grade): (String, String, f64)| {
-            let first = seen.entry((query.clone(), tool.clone()));
-            match first {
-                Entry::Occupied(first) if *first.get() != grade => {
-                    let reason = format!(
-                        "tool {tool:?} was judged for query {query:?} before, with grade {}; keep one line",
-                        first.get()
-                    );
-                    return Err(EvalError::malformed(path, line, reason));
-                }
-                Entry::Occupied(_) => {}
-                Entry::Vacant(vacant) => {
-                    vacant.insert(grade);
-                    self.by_query.entry(query).or_default().push((tool, grade));
-                }
-            }
-            Ok(())
-        };
+        let mut seen = Seen::new();
         if text.trim_start().starts_with('{') {
             for (index, line) in text.lines().enumerate() {
                 if !line.trim().is_empty() {
-                    add(index + 1, read_object(path, index + 1, line)?)?;
+                    let judged = read_object(path, index + 1, line)?;
+                    self.add((path, index + 1), judged, &mut seen)?;
                 }
             }
             return Ok(());
@@ -94,17 +77,43 @@ impl Qrels {
                 }
             }
             let columns = columns.as_ref().expect("set by the first line");
-            add(index + 1, columns.read(path, index + 1, &cells, separator)?)?;
+            let judged = columns.read(path, index + 1, &cells, separator)?;
+            self.add((path, index + 1), judged, &mut seen)?;
+        }
+        Ok(())
+    }
+
+    /// Adds one judgement. The same one twice in a text is no error.
+    fn add(
+        &mut self,
+        (path, line): (&Path, usize),
+        (query, tool, grade): (String, String, f64),
+        seen: &mut Seen,
+    ) -> Result<()> {
+        match seen.entry((query.clone(), tool.clone())) {
+            Entry::Occupied(first) if *first.get() != grade => {
+                let reason = format!(
+                    "tool {tool:?} was judged for query {query:?} before, with grade {}; keep one line",
+                    first.get()
+                );
+                return Err(EvalError::malformed(path, line, reason));
+            }
+            Entry::Occupied(_) => {}
+            Entry::Vacant(vacant) => {
+                vacant.insert(grade);
+                self.by_query.entry(query).or_default().push((tool, grade));
+            }
         }
         Ok(())
     }
 
     /// The judgements of a query, which are taken out.
     pub(super) fn take(&mut self, query: &str) -> Option<Vec<(String, f64)>> {
-        let written = || unescape(query);
-        self.by_query
-            .remove(query)
-            .or_else(|| self.by_query.remove(&written()))
+        if let Some(judged) = self.by_query.remove(query) {
+            return Some(judged);
+        }
+        // The file of queries may have its ids with escapes, and these are decoded.
+        self.by_query.remove(&unescape(query))
     }
 
     /// The number of queries that were not taken.
@@ -113,6 +122,9 @@ impl Qrels {
     }
 }
 
+/// The grades of a text by query and tool.
+type Seen = HashMap<(String, String), f64>;
+
 /// Which column has what; `None` for the usual order.
 #[derive(Debug, Default)]
 struct Columns(Option<[usize; 3]>);
@@ -120,16 +132,16 @@ struct Columns(Option<[usize; 3]>);
 impl Columns {
     /// The columns by the first line, and whether this is a header.
     fn of(cells: &[String]) -> (Self, bool) {
-        let column = |names: &[&str]| {
-            let is_one = |cell: &String| names.contains(&plain(cell).as_str());
-            cells.iter().position(is_one)
-        };
-        if let (Some(query), Some(tool), Some(grade)) =
-            (column(&QUERY), column(&TOOL), column(&GRADE))
-        {
+        let columns = (
+            column(cells, &QUERY),
+            column(cells, &TOOL),
+            column(cells, &GRADE),
+        );
+        if let (Some(query), Some(tool), Some(grade)) = columns {
             return (Columns(Some([query, tool, grade])), true);
         }
-        let has_grade = cells.last().is_some_and(|cell| grade_of(cell).is_some());
+        // A header with other names has three columns too, but no number in the last one.
+        let has_grade = matches!(cells.last(), Some(cell) if grade_of(cell).is_some());
         (Columns(None), cells.len() == 3 && !has_grade)
     }
 
@@ -151,22 +163,32 @@ impl Columns {
                 return Err(EvalError::malformed(path, line, reason));
             }
         };
-        let id = |cell: &String| match separator {
-            Separator::Comma => cell.clone(),
-            Separator::Tab | Separator::Space => unescape(cell),
+        let Some(number) = grade_of(&cells[grade]) else {
+            return Err(bad_grade(path, line, &cells[grade]));
         };
-        let number = grade_of(&cells[grade]);
-        let number = number.ok_or_else(|| bad_grade(path, line, &cells[grade]))?;
-        Ok((id(&cells[query]), id(&cells[tool]), number))
+        let (query, tool) = (&cells[query], &cells[tool]);
+        Ok(match separator {
+            // Ids are escaped only where white space separates columns.
+            Separator::Comma => (query.clone(), tool.clone(), number),
+            Separator::Tab | Separator::Space => (unescape(query), unescape(tool), number),
+        })
     }
 }
 
+/// The column with one of these names.
+fn column(cells: &[String], names: &[&str]) -> Option<usize> {
+    cells
+        .iter()
+        .position(|cell| names.contains(&plain(cell).as_str()))
+}
+
 fn read_object(path: &Path, line: usize, text: &str) -> Result<(String, String, f64)> {
-    let malformed = |reason: String| EvalError::malformed(path, line, reason);
-    let value: Value = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
-    let fields = value.as_object().into_iter().flatten();
+    let value: Value = match serde_json::from_str(text) {
+        Ok(value) => value,
+        Err(error) => return Err(EvalError::malformed(path, line, error.to_string())),
+    };
     let mut found = [const { None }; 3];
-    for (key, value) in fields {
+    for (key, value) in value.as_object().into_iter().flatten() {
         let key = plain(key);
         for (names, found) in [&QUERY[..], &TOOL, &GRADE].into_iter().zip(&mut found) {
             if names.contains(&key.as_str()) {
@@ -176,10 +198,12 @@ fn read_object(path: &Path, line: usize, text: &str) -> Result<(String, String, 
     }
     let [Some(query), Some(tool), Some(grade)] = found else {
         let reason = "a judgement has `query-id`, `corpus-id` and `score`";
-        return Err(malformed(reason.to_owned()));
+        return Err(EvalError::malformed(path, line, reason));
     };
-    let number = grade_of(&grade).ok_or_else(|| bad_grade(path, line, &grade))?;
-    Ok((query, tool, number))
+    match grade_of(&grade) {
+        Some(number) => Ok((query, tool, number)),
+        None => Err(bad_grade(path, line, &grade)),
+    }
 }
 
 /// A name without case and punctuation: `query-id` and `queryId` are the same.

@@ -1,6 +1,7 @@
 //! Reads queries and joins them with their judgements.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -40,8 +41,9 @@ pub(super) fn read_queries(files: &[PathBuf], set: &Path) -> Result<RawQueries> 
     }
     check_ids(&queries)?;
     let judged_in = qrels_files(set)?;
-    let is_judged = |(_, judgement): &(RawQuery, Judgement)| *judgement != Judgement::Absent;
-    if judged_in.is_empty() && !queries.is_empty() && !queries.iter().any(is_judged) {
+    let mut lines = queries.iter();
+    let none_is_judged = lines.all(|(_, judgement)| *judgement == Judgement::Absent);
+    if judged_in.is_empty() && !queries.is_empty() && none_is_judged {
         let reason =
             "its queries have no `relevant` and there are no judgements (qrels/*.tsv or qrels.txt)";
         return Err(not_a_set(set, reason));
@@ -109,10 +111,12 @@ fn join(
     let left_out = &mut joined.left_out;
     for (mut query, judgement) in queries {
         let elsewhere = qrels.take(&query.id);
-        let contradicts = elsewhere
-            .as_ref()
-            .is_some_and(|other| judgement != Judgement::Absent && differ(&query.judged, other));
-        left_out.contradicting_queries += usize::from(contradicts);
+        if let Some(other) = &elsewhere
+            && judgement != Judgement::Absent
+            && relevant(&query.judged) != relevant(other)
+        {
+            left_out.contradicting_queries += 1;
+        }
         match (judgement, elsewhere) {
             (Judgement::NoTool, _) => joined.unanswerable.push(Unanswerable {
                 id: query.id,
@@ -121,6 +125,7 @@ fn join(
             (Judgement::Listed, _) => joined.queries.push(query),
             (Judgement::Absent, Some(judged)) => {
                 query.judged = judged;
+                // Errors about the judgement then name the file that has it.
                 if let Some(file) = judged_in {
                     query.judged_in.clone_from(file);
                 }
@@ -133,16 +138,18 @@ fn join(
     joined
 }
 
-/// Whether two judgements name other relevant tools, or give them other grades.
-fn differ(one: &[(String, f64)], other: &[(String, f64)]) -> bool {
-    let relevant = |judged: &[(String, f64)]| {
-        let relevant = judged.iter().filter(|(_, grade)| *grade > 0.0);
-        let mut relevant: Vec<(String, f64)> = relevant.cloned().collect();
-        relevant.sort_by(|a, b| a.0.cmp(&b.0));
-        relevant.dedup_by(|a, b| a.0 == b.0);
-        relevant
-    };
-    relevant(one) != relevant(other)
+/// The relevant tools of a judgement with their grades, in one order for every file.
+fn relevant(judged: &[(String, f64)]) -> Vec<(&str, f64)> {
+    let mut relevant = Vec::new();
+    for (id, grade) in judged {
+        if *grade > 0.0 {
+            relevant.push((id.as_str(), *grade));
+        }
+    }
+    // A stable sort: of a tool that is listed twice the first grade stays.
+    relevant.sort_by_key(|(id, _)| *id);
+    relevant.dedup_by_key(|(id, _)| *id);
+    relevant
 }
 
 pub(super) fn judgement_of(path: &Path, line: usize, value: &Value) -> Result<Judgement> {
@@ -171,19 +178,23 @@ pub(super) fn read_query(
     usual_id: Option<&str>,
 ) -> Result<RawQuery> {
     let malformed = |reason: &str| EvalError::malformed(path, line, reason);
-    let text =
-        text_of(value, &["query", "text"]).ok_or_else(|| malformed("the query has no `query`"))?;
-    let id = text_of(value, &["id", "_id", "query-id", "query_id"])
-        .or_else(|| usual_id.map(str::to_owned))
-        .ok_or_else(|| malformed("the query has no `id`"))?;
+    let Some(text) = text_of(value, &["query", "text"]) else {
+        return Err(malformed("the query has no `query`"));
+    };
+    let id = text_of(value, &["id", "_id", "query-id", "query_id"]);
+    let Some(id) = id.or(usual_id.map(str::to_owned)) else {
+        return Err(malformed("the query has no `id`"));
+    };
     if text.trim().is_empty() {
         return Err(malformed(&format!("the text of query {id:?} is empty")));
     }
     let judged = match value.get("relevant") {
-        None | Some(Value::Null) => Vec::new(),
-        Some(judged) => judged_of(judged).ok_or_else(|| {
-            malformed("`relevant` must be a list of tool ids, or an object of tool ids with grades")
-        })?,
+        None | Some(Value::Null) => Some(Vec::new()),
+        Some(judged) => judged_of(judged),
+    };
+    let Some(judged) = judged else {
+        let reason = "`relevant` must be a list of tool ids, or an object of tool ids with grades";
+        return Err(malformed(reason));
     };
     Ok(RawQuery {
         order: order_of(value, &judged),
@@ -240,18 +251,26 @@ fn qrels_files(set: &Path) -> Result<Vec<PathBuf>> {
     let folder = set.join("qrels");
     if folder.is_dir() {
         let files = files_in(&folder)?;
-        let is_test = |file: &&PathBuf| {
-            let name = file.file_stem().map(|stem| stem.to_string_lossy());
-            name.is_some_and(|name| name == "test" || name.starts_with("test-"))
-        };
-        let test: Vec<PathBuf> = files.iter().filter(is_test).cloned().collect();
+        let mut test = files.clone();
+        test.retain(|file| is_of_test(file));
         return Ok(if test.is_empty() { files } else { test });
     }
-    Ok(QRELS_NAMES
-        .iter()
-        .map(|name| set.join(name))
-        .filter(|file| file.is_file())
-        .collect())
+    let mut files = Vec::new();
+    for name in QRELS_NAMES {
+        let file = set.join(name);
+        if file.is_file() {
+            files.push(file);
+        }
+    }
+    Ok(files)
+}
+
+/// Whether a file is of the test split: `test.tsv`, or a part of it such as `test-00000-of-00001`.
+fn is_of_test(file: &Path) -> bool {
+    let Some(name) = file.file_stem().map(OsStr::to_string_lossy) else {
+        return false;
+    };
+    name == "test" || name.starts_with("test-")
 }
 
 impl LeftOut {

@@ -12,17 +12,17 @@ pub(super) fn each_object<T>(
     mut read: impl FnMut(usize, Value) -> Result<T>,
 ) -> Result<Vec<T>> {
     let text = read_text(path)?;
-    let lines = text
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty());
-    lines
-        .map(|(index, line)| {
-            let value = serde_json::from_str(line)
-                .map_err(|error| EvalError::malformed(path, index + 1, error.to_string()))?;
-            read(index + 1, value)
-        })
-        .collect()
+    let mut objects = Vec::new();
+    for (line, content) in (1..).zip(text.lines()) {
+        if content.trim().is_empty() {
+            continue;
+        }
+        match serde_json::from_str(content) {
+            Ok(value) => objects.push(read(line, value)?),
+            Err(error) => return Err(EvalError::malformed(path, line, error.to_string())),
+        }
+    }
+    Ok(objects)
 }
 
 pub(super) fn text_of(value: &Value, names: &[&str]) -> Option<String> {
@@ -40,21 +40,17 @@ pub(super) fn text_of_value(value: &Value) -> Option<String> {
 }
 
 pub(super) fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let read = |source| EvalError::io("read", folder, source);
-    let entries = std::fs::read_dir(folder)
-        .map_err(read)?
-        .collect::<std::io::Result<Vec<_>>>()
-        .map_err(read)?;
-    let mut files: Vec<PathBuf> = entries
-        .into_iter()
-        .map(|entry| entry.path())
-        .filter(|path| path.is_file())
-        .collect();
-    files.retain(|path| {
-        !path
-            .file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with('.'))
-    });
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(EvalError::failed_to("read", folder))? {
+        let entry = entry.map_err(EvalError::failed_to("read", folder))?;
+        let path = entry.path();
+        // Editors and file managers leave hidden files behind.
+        let is_hidden = entry.file_name().to_string_lossy().starts_with('.');
+        if path.is_file() && !is_hidden {
+            files.push(path);
+        }
+    }
+    // The system lists files in any order, and figures must not depend on it.
     files.sort();
     Ok(files)
 }

@@ -39,15 +39,12 @@ impl ToolIds {
             }
         }
         // Fields that repeat `SERVER/NAME` add nothing.
-        let differ = tools
-            .iter()
-            .zip(&id_fields)
-            .any(|(tool, field)| field.as_ref().is_some_and(|id| id != tool.id.as_str()));
+        let mut fields = tools.iter().zip(&id_fields);
+        let differ = fields.any(|(tool, id)| matches!(id, Some(id) if id != tool.id.as_str()));
+        let id_fields = if differ { id_fields } else { Vec::new() };
         let mut by_field = HashMap::new();
         for (position, id) in id_fields.into_iter().enumerate() {
-            let Some(id) = id.filter(|_| differ) else {
-                continue;
-            };
+            let Some(id) = id else { continue };
             by_field
                 .entry(id)
                 .and_modify(|position| *position = None)
@@ -90,11 +87,12 @@ impl ToolIds {
     }
 
     fn find_by_name(&self, id: &str) -> Option<ToolIndex> {
-        self.by_name
-            .get(id)
-            .or_else(|| self.by_decoded.get(id))
-            .or_else(|| self.by_name.get(&unescape(id)))
-            .copied()
+        // As it is written comes first: a file may use `%` without meaning an escape.
+        let written = self.by_name.get(id).or(self.by_decoded.get(id));
+        match written {
+            Some(tool) => Some(*tool),
+            None => self.by_name(&unescape(id)),
+        }
     }
 }
 
@@ -189,30 +187,32 @@ impl<'a> Resolver<'a> {
     ) -> EvalQuery {
         let mut judged: Vec<ToolIndex> = grades.keys().copied().collect();
         judged.sort_unstable();
-        let position = |tool: &ToolIndex| judged.partition_point(|other| other < tool);
-        let positions = |tools: &[ToolIndex]| tools.iter().map(position).collect();
         let judgements = Judgements {
             grades: judged.iter().map(|tool| grades[tool]).collect(),
             relevant_from: self.load.relevant_from,
-            groups: groups.iter().map(|group| positions(group)).collect(),
-            order: positions(order),
+            groups: groups
+                .iter()
+                .map(|group| positions(group, &judged))
+                .collect(),
+            order: positions(order, &judged),
         };
-        let tool_of = |position: &usize| judged[*position];
-        let relevant = (0..judged.len())
-            .filter(|position| judgements.is_relevant(judgements.grades[*position], None))
-            .map(|position| judged[position])
-            .collect();
-        let needs = judgements.needs(None);
+        let mut relevant = Vec::new();
+        for (tool, grade) in judged.iter().zip(&judgements.grades) {
+            if judgements.is_relevant(*grade, None) {
+                relevant.push(*tool);
+            }
+        }
+        let mut needs = Vec::new();
+        for need in judgements.needs(None) {
+            needs.push(need.into_iter().map(|position| judged[position]).collect());
+        }
         EvalQuery {
             id: query.id,
             text: query.text,
             times: query.times,
             source: query.source,
             relevant,
-            groups: needs
-                .iter()
-                .map(|need| need.iter().map(tool_of).collect())
-                .collect(),
+            groups: needs,
             judged,
             judgements,
         }
@@ -254,6 +254,15 @@ impl<'a> Resolver<'a> {
             nearest: of_same_name(id, self.tools.iter().map(|tool| &tool.id)),
         }
     }
+}
+
+/// The places of tools in an ascending list that has them all.
+fn positions(tools: &[ToolIndex], judged: &[ToolIndex]) -> Vec<usize> {
+    let mut positions = Vec::with_capacity(tools.len());
+    for tool in tools {
+        positions.push(judged.partition_point(|other| other < tool));
+    }
+    positions
 }
 
 /// The tool of another server with the name that an unknown id has.

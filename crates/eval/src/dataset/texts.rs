@@ -58,10 +58,10 @@ impl EvalSet {
         let wanted = (plan.share * texts.len() as f64).round() as usize;
         let chosen = Random::new(plan.seed, "texts").sample(texts.len(), wanted);
         let tools: Vec<ToolIndex> = texts.keys().copied().collect();
-        let kept = chosen.into_iter().map(|place| tools[place]);
-        self.texts = kept
-            .filter_map(|tool| Some((tool, texts.remove(&tool)?)))
-            .collect();
+        self.texts.clear();
+        for place in chosen {
+            self.texts.extend(texts.remove_entry(&tools[place]));
+        }
         Ok(self)
     }
 
@@ -74,21 +74,23 @@ impl EvalSet {
         plan: &TextsPlan,
     ) -> Result<Option<(ToolIndex, Enrichment)>> {
         let malformed = |reason: String| EvalError::malformed(file, line, reason);
-        let id =
-            text_of(value, &["id"]).ok_or_else(|| malformed("no `id` of a tool".to_owned()))?;
-        let Some(tool) = self.judged_position(&id).or_else(|| self.position(&id)) else {
-            return match plan.skip_unknown {
-                true => Ok(None),
-                false => Err(malformed(format!(
-                    "the set has no tool {id:?}; leave such lines out with --skip-unknown"
-                ))),
-            };
+        let Some(id) = text_of(value, &["id"]) else {
+            return Err(malformed("no `id` of a tool".to_owned()));
+        };
+        let Some(tool) = self.judged_position(&id).or(self.position(&id)) else {
+            if plan.skip_unknown {
+                return Ok(None);
+            }
+            let reason =
+                format!("the set has no tool {id:?}; leave such lines out with --skip-unknown");
+            return Err(malformed(reason));
         };
         let list = value.get("texts").and_then(Value::as_array);
-        let texts: Option<Vec<&str>> =
-            list.and_then(|list| list.iter().map(Value::as_str).collect());
-        let texts = texts.ok_or_else(|| malformed(format!("no list `texts` for {id:?}")))?;
-        let model = text_of(value, &["model"]).unwrap_or_else(|| UNKNOWN_MODEL.to_owned());
+        let texts = list.and_then(|list| list.iter().map(Value::as_str).collect());
+        let Some(texts): Option<Vec<&str>> = texts else {
+            return Err(malformed(format!("no list `texts` for {id:?}")));
+        };
+        let model = text_of(value, &["model"]).unwrap_or(UNKNOWN_MODEL.to_owned());
         let enrichment = Enrichment::new(texts.into_iter().take(plan.most), model);
         let enrichment = enrichment.map_err(|error| malformed(format!("{id}: {error}")))?;
         Ok(Some((tool, enrichment)))

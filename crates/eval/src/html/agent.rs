@@ -66,18 +66,23 @@ fn success_row(arm: &ArmFigures) -> Group {
 }
 
 fn tokens(arms: &[ArmFigures]) -> String {
-    let row = |arm: &ArmFigures| Group {
-        name: arm.name(),
-        rows: vec![Whisker {
+    let mut groups = Vec::with_capacity(arms.len());
+    // At least 1, so that the axis has a length if no token was counted.
+    let mut most = 1.0_f64;
+    for arm in arms {
+        most = most.max(arm.tokens_in);
+        let row = Whisker {
             name: "tokens in".to_owned(),
             value: arm.tokens_in,
             low: arm.tokens_in_fresh.min(arm.tokens_in),
             high: arm.tokens_in,
             label: format!("{:.0}", arm.tokens_in),
-        }],
-    };
-    let groups: Vec<Group> = arms.iter().map(row).collect();
-    let most = arms.iter().map(|arm| arm.tokens_in).fold(1.0, f64::max);
+        };
+        groups.push(Group {
+            name: arm.name(),
+            rows: vec![row],
+        });
+    }
     // The labels stand right of the dots.
     whiskers(&Axis::to("tokens of a turn", most * 1.15), &groups)
 }
@@ -119,6 +124,17 @@ pub fn learning_page(reports: &[LearningReport]) -> String {
     )
 }
 
+/// A figure without an interval: the report has one of the gain alone.
+fn dot(name: &str, value: f64) -> Whisker {
+    Whisker {
+        name: name.to_owned(),
+        value,
+        low: value,
+        high: value,
+        label: share(value),
+    }
+}
+
 fn learned(report: &LearningReport) -> String {
     let name = marked(&report.set, report.held_out);
     let mut html = format!(
@@ -134,22 +150,13 @@ fn learned(report: &LearningReport) -> String {
         escape(&report.version),
         small(report.held_out)
     );
-    let groups: Vec<Group> = report
-        .searches
-        .iter()
-        .map(|gain| Group {
+    let mut groups = Vec::with_capacity(report.searches.len());
+    for gain in &report.searches {
+        groups.push(Group {
             name: gain.metric.clone(),
-            rows: [("before", gain.before), ("after", gain.after)]
-                .map(|(name, value)| Whisker {
-                    name: name.to_owned(),
-                    value,
-                    low: value,
-                    high: value,
-                    label: share(value),
-                })
-                .into(),
-        })
-        .collect();
+            rows: vec![dot("before", gain.before), dot("after", gain.after)],
+        });
+    }
     html.push_str(&figure(
         "Search of the held-out queries",
         "Before the conversations and after them.",

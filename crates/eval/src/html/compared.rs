@@ -43,9 +43,9 @@ fn section(set: &SetDiff) -> String {
     if !set.moved.is_empty() {
         html.push_str("<h3>Queries that moved most</h3>");
     }
-    set.moved
-        .iter()
-        .for_each(|query| html.push_str(&moved(query)));
+    for query in &set.moved {
+        html.push_str(&moved(query));
+    }
     html.push_str("</section>");
     html
 }
@@ -87,11 +87,15 @@ fn arms(a: &str, b: &str) -> String {
     }
 }
 
+fn list(hits: &[ScoredHit]) -> String {
+    let mut items = String::new();
+    for hit in hits {
+        let _ = write!(items, "<li><code>{}</code></li>", escape(&hit.id));
+    }
+    items
+}
+
 fn moved(query: &Moved) -> String {
-    let list = |hits: &[ScoredHit]| -> String {
-        let item = |hit: &ScoredHit| format!("<li><code>{}</code></li>", escape(&hit.id));
-        hits.iter().map(item).collect()
-    };
     format!(
         "<article><h4>{}</h4><p class=\"note\">{} · {} · {} {} to {}</p><div class=\"two\"><div><h5>first hits of a</h5><ol>{}</ol></div><div><h5>first hits of b</h5><ol>{}</ol></div></div></article>",
         escape(&excerpt(&query.query, SHOWN_CHARS)),

@@ -21,34 +21,24 @@ const SAME_POINT: f64 = 1e3;
 
 /// Recall over k and precision over recall of every arm. Empty for a report without ranks.
 pub(super) fn ranked(report: &Report) -> String {
-    let judged: Vec<(&str, Vec<Judged>)> = report
-        .arms
-        .iter()
-        .map(|arm| (arm.name.as_str(), judged_queries(report, &arm.name)))
-        .collect();
-    let queries = judged.iter().flat_map(|(_, queries)| queries);
-    let deepest = queries.map(|query| query.hits.len()).max().unwrap_or(0);
+    let mut judged: Vec<(&str, Vec<Judged>)> = Vec::new();
+    let mut deepest = 0;
+    for arm in &report.arms {
+        let queries = judged_queries(report, &arm.name);
+        for query in &queries {
+            deepest = deepest.max(query.hits.len());
+        }
+        judged.push((&arm.name, queries));
+    }
     if deepest == 0 {
         return String::new();
     }
-    let recall: Vec<Curve> = judged
-        .iter()
-        .map(|(name, queries)| Curve {
-            name: (*name).to_owned(),
-            points: (1..=deepest)
-                .map(|k| (k as f64, mean_recall(queries, k)))
-                .collect(),
-            shape: Shape::Straight,
-        })
-        .collect();
-    let precision: Vec<Curve> = judged
-        .iter()
-        .map(|(name, queries)| Curve {
-            name: (*name).to_owned(),
-            points: precision_over_recall(queries),
-            shape: Shape::Straight,
-        })
-        .collect();
+    // All curves of recall go to the deepest rank of any arm, so that they end side by side.
+    let (mut recall, mut precision) = (Vec::new(), Vec::new());
+    for (name, queries) in &judged {
+        recall.push(straight(name, recall_over_k(queries, deepest)));
+        precision.push(straight(name, precision_over_recall(queries)));
+    }
     let recall = lines(
         &Axis::to("k", deepest.max(2) as f64),
         &Axis::to("recall@k", 1.0),
@@ -77,29 +67,45 @@ struct Judged {
 }
 
 fn judged_queries(report: &Report, arm: &str) -> Vec<Judged> {
-    let queries = report.per_query.iter();
-    queries
-        .map(|query| Judged {
+    let mut judged = Vec::with_capacity(report.per_query.len());
+    for query in &report.per_query {
+        judged.push(Judged {
             hits: query.judged_hits(arm),
             judgements: query.judgements(report.relevant_from),
-        })
-        .collect()
+        });
+    }
+    judged
 }
 
-fn mean_recall(queries: &[Judged], k: usize) -> f64 {
-    let recall = Metric::new(Measure::Recall, k);
-    let values = queries.iter();
-    let values = values.map(|query| recall.of(&query.hits, &query.judgements));
-    mean(&values.collect::<Vec<_>>())
+fn straight(name: &str, points: Vec<(f64, f64)>) -> Curve {
+    Curve {
+        name: name.to_owned(),
+        points,
+        shape: Shape::Straight,
+    }
+}
+
+fn recall_over_k(queries: &[Judged], deepest: usize) -> Vec<(f64, f64)> {
+    let mut points = Vec::with_capacity(deepest);
+    for k in 1..=deepest {
+        let recall = Metric::new(Measure::Recall, k);
+        let values = queries.iter();
+        let values: Vec<f64> = values
+            .map(|query| recall.of(&query.hits, &query.judgements))
+            .collect();
+        points.push((k as f64, mean(&values)));
+    }
+    points
 }
 
 fn precision_over_recall(queries: &[Judged]) -> Vec<(f64, f64)> {
     let by_query: Vec<[f64; RECALL_STEPS + 1]> = queries.iter().map(interpolated).collect();
-    let point = |step: usize| {
+    let mut points = Vec::with_capacity(RECALL_STEPS + 1);
+    for step in 0..=RECALL_STEPS {
         let values: Vec<f64> = by_query.iter().map(|precision| precision[step]).collect();
-        (step as f64 / RECALL_STEPS as f64, mean(&values))
-    };
-    (0..=RECALL_STEPS).map(point).collect()
+        points.push((step as f64 / RECALL_STEPS as f64, mean(&values)));
+    }
+    points
 }
 
 /// The highest precision at each step of recall or a higher one.
@@ -108,13 +114,15 @@ fn interpolated(query: &Judged) -> [f64; RECALL_STEPS + 1] {
     let mut precision = [0.0_f64; RECALL_STEPS + 1];
     let mut found = 0;
     for (hit, rank) in query.hits.iter().zip(1..) {
-        let grade = hit.map_or(0.0, |position| query.judgements.grades[position]);
+        let Some(position) = *hit else { continue };
+        let grade = query.judgements.grades[position];
         if !query.judgements.is_relevant(grade, None) {
             continue;
         }
         found += 1;
         let here = f64::from(found) / f64::from(rank);
         for (step, best) in precision.iter_mut().enumerate() {
+            // Multiplied out, so that no division rounds a recall to just below its step.
             if f64::from(found) * RECALL_STEPS as f64 >= (step * relevant) as f64 {
                 *best = best.max(here);
             }
@@ -125,45 +133,47 @@ fn interpolated(query: &Judged) -> [f64; RECALL_STEPS + 1] {
 
 /// The scores of right and of wrong hits, a plot for each arm. Empty without scores.
 pub(super) fn scores(report: &Report) -> String {
-    let plots = report.arms.iter();
-    let plots = plots.filter_map(|arm| Some((arm, distribution(report, &arm.name)?)));
+    let pictures = report.arms.iter();
+    let pictures = pictures.filter_map(|arm| Some((arm, distribution(report, &arm.name)?)));
     let caption = "Scores of the first ten hits: share of the right ones, and of the wrong ones, in each twentieth of the axis.";
+    let mut plots = String::new();
+    for (arm, picture) in pictures.take(MAX_PLOTS) {
+        let title = format!("Scores of {}", escape(&arm.name));
+        plots += &figure(&title, caption, &picture);
+    }
     plots
-        .take(MAX_PLOTS)
-        .map(|(arm, picture)| {
-            figure(
-                &format!("Scores of {}", escape(&arm.name)),
-                caption,
-                &picture,
-            )
-        })
-        .collect()
 }
 
 fn distribution(report: &Report, arm: &str) -> Option<String> {
     let (mut right, mut wrong) = (Vec::new(), Vec::new());
     for query in &report.per_query {
-        let hits = query.arms.get(arm).map(|arm| arm.hits.as_slice());
-        for hit in hits.unwrap_or_default() {
+        let Some(of_arm) = query.arms.get(arm) else {
+            continue;
+        };
+        for hit in &of_arm.hits {
+            // A distribution without some of the hits would mislead, so there is none.
             let score = hit.score.filter(|score| score.is_finite())?;
             let grade = query.judged.get(&hit.id).copied().unwrap_or(0.0);
             let is_right = grade > 0.0 && grade >= report.relevant_from;
             if is_right { &mut right } else { &mut wrong }.push(score);
         }
     }
-    let all = || right.iter().chain(&wrong).copied();
-    let (low, high) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
+    let all = right.iter().chain(&wrong).copied();
+    let (low, high) = (all.clone().reduce(f64::min)?, all.reduce(f64::max)?);
     if right.is_empty() || wrong.is_empty() || high <= low {
         return None;
     }
-    let curve = |name: &str, scores: &[f64]| Curve {
+    let drawn = [("right", &right), ("wrong", &wrong)].map(|(name, scores)| Curve {
         name: format!("{name} ({})", scores.len()),
         points: bins(scores, low, high),
         shape: Shape::Steps,
-    };
-    let drawn = [curve("right", &right), curve("wrong", &wrong)];
-    let top = drawn.iter().flat_map(|line| &line.points);
-    let top = top.map(|(_, share)| *share).fold(0.0, f64::max);
+    });
+    let mut top = 0.0_f64;
+    for curve in &drawn {
+        for (_, share) in &curve.points {
+            top = top.max(*share);
+        }
+    }
     let x = Axis {
         title: "score",
         start: low.min(0.0),
@@ -180,34 +190,31 @@ fn bins(values: &[f64], low: f64, high: f64) -> Vec<(f64, f64)> {
         counts[(bin as usize).min(BINS - 1)] += 1;
     }
     let edge = |bin: usize| low + (high - low) * bin as f64 / BINS as f64;
-    let share = |count: &usize| *count as f64 / values.len() as f64;
     // A step goes along first: the share of a bin stands at its start, and holds to its end.
     let mut points = vec![(edge(0), 0.0)];
-    points.extend(
-        counts
-            .iter()
-            .enumerate()
-            .map(|(bin, count)| (edge(bin), share(count))),
-    );
+    for (bin, count) in counts.into_iter().enumerate() {
+        points.push((edge(bin), count as f64 / values.len() as f64));
+    }
     points.push((edge(BINS), 0.0));
     points
 }
 
 /// The main arm and each of the others, query by query; the earlier of two arms goes across.
 pub(super) fn against(report: &Report) -> String {
-    let names: Vec<&str> = report.arms.iter().map(|arm| arm.name.as_str()).collect();
-    let Some(main) = names.iter().position(|name| *name == report.main_arm) else {
+    let arms = &report.arms;
+    let Some(main) = arms.iter().position(|arm| arm.name == report.main_arm) else {
         return String::new();
     };
-    let metric = headline(&report.arms[main].means.metrics());
-    let others = (0..names.len()).filter(|arm| *arm != main);
-    let plot = |other: usize| {
-        let (a, b) = (names[main.min(other)], names[main.max(other)]);
+    let metric = headline(&arms[main].means.metrics());
+    let others = (0..arms.len()).filter(|arm| *arm != main);
+    let mut plots = String::new();
+    for other in others.take(MAX_PLOTS) {
+        let (a, b) = (&arms[main.min(other)].name, &arms[main.max(other)].name);
         let queries = report.per_query.iter();
         let values = queries.map(|query| (query.value(a, metric), query.value(b, metric)));
-        pair((a, b), &metric.to_string(), values)
-    };
-    others.take(MAX_PLOTS).map(plot).collect()
+        plots += &pair((a, b), &metric.to_string(), values);
+    }
+    plots
 }
 
 /// Two values of each query as a plot: the first across, the second up.
@@ -218,8 +225,11 @@ pub(super) fn pair(
 ) -> String {
     let mut points: BTreeMap<(i64, i64), usize> = BTreeMap::new();
     let (mut better, mut worse, mut same) = (0, 0, 0);
-    for (a, b) in values.filter(|(a, b)| !(a.is_nan() || b.is_nan())) {
-        let rounded = |value: f64| (value * SAME_POINT).round() as i64;
+    for (a, b) in values {
+        // One of the arms has no value for the query.
+        if a.is_nan() || b.is_nan() {
+            continue;
+        }
         *points.entry((rounded(a), rounded(b))).or_default() += 1;
         match b.total_cmp(&a) {
             std::cmp::Ordering::Greater => better += 1,
@@ -230,19 +240,21 @@ pub(super) fn pair(
     if points.is_empty() {
         return String::new();
     }
-    let value = |rounded: i64| rounded as f64 / SAME_POINT;
-    let points: Vec<(f64, f64, usize)> = points
-        .into_iter()
-        .map(|((a, b), count)| (value(a), value(b), count))
-        .collect();
-    let low = points.iter().map(|(a, b, _)| a.min(*b)).fold(0.0, f64::min);
+    let mut dots = Vec::with_capacity(points.len());
+    // Values are from 0 to 1, but those of `tau` are from -1.
+    let mut low = 0.0_f64;
+    for ((a, b), count) in points {
+        let (a, b) = (a as f64 / SAME_POINT, b as f64 / SAME_POINT);
+        low = low.min(a.min(b));
+        dots.push((a, b, count));
+    }
     let axis = |title| Axis {
         title,
         start: low,
         end: 1.0,
     };
     let (across, up) = (format!("{metric} of {a}"), format!("{metric} of {b}"));
-    let picture = scatter(&axis(&across), &axis(&up), &points);
+    let picture = scatter(&axis(&across), &axis(&up), &dots);
     let (a, b) = (escape(a), escape(b));
     let title = format!("{a} against {b}");
     let caption = format!(
@@ -250,6 +262,11 @@ pub(super) fn pair(
         counted(better, "query")
     );
     figure(&title, &caption, &picture)
+}
+
+/// A value as a whole number, by which equal points are found.
+fn rounded(value: f64) -> i64 {
+    (value * SAME_POINT).round() as i64
 }
 
 #[cfg(test)]

@@ -1,35 +1,36 @@
 //! What is measured besides quality.
 
+use std::fmt::Write as _;
+
 use super::plot::{Axis, Curve, Group, Shape, Whisker, lines, whiskers};
 use super::{escape, figure, share};
-use crate::nomatch::Signal;
-use crate::report::{ArmReport, Report};
+use crate::report::Report;
 use toolscout_base::printable::counted;
 
 /// Latency of each arm.
 pub(super) fn latency(report: &Report) -> String {
-    let row = |arm: &ArmReport| {
-        let total = arm.latency?.total_ms;
-        let label = format!("{:.2} / {:.2} / {:.2} ms", total.p50, total.p95, total.p99);
-        Some(Group {
+    let mut groups = Vec::new();
+    let mut highest = 0.0_f64;
+    for arm in &report.arms {
+        let Some(latency) = arm.latency else {
+            continue;
+        };
+        let total = latency.total_ms;
+        highest = highest.max(total.p95);
+        let row = Whisker {
             name: arm.name.clone(),
-            rows: vec![Whisker {
-                name: arm.name.clone(),
-                value: total.p50,
-                low: total.p50,
-                high: total.p95,
-                label,
-            }],
-        })
-    };
-    let groups: Vec<Group> = report.arms.iter().filter_map(row).collect();
+            value: total.p50,
+            low: total.p50,
+            high: total.p95,
+            label: format!("{:.2} / {:.2} / {:.2} ms", total.p50, total.p95, total.p99),
+        };
+        groups.push(Group {
+            name: arm.name.clone(),
+            rows: vec![row],
+        });
+    }
     // The labels stand right of the whiskers and need as much room again.
-    let end = groups
-        .iter()
-        .flat_map(|group| &group.rows)
-        .map(|row| row.high)
-        .fold(0.0, f64::max)
-        * 1.6;
+    let end = highest * 1.6;
     if end <= 0.0 {
         return String::new();
     }
@@ -42,22 +43,22 @@ pub(super) fn no_match(report: &Report) -> String {
     let Some(found) = &report.no_match else {
         return String::new();
     };
-    let line = |(name, signal): (&String, &Signal)| Curve {
-        name: format!("{name} (AUC {})", share(signal.auc)),
-        points: signal
-            .curve
-            .iter()
-            .map(|point| (point.false_no_match, point.accuracy))
-            .chain([(1.0, 1.0)])
-            .collect(),
-        shape: Shape::Steps,
-    };
-    let chance = Curve {
+    let mut drawn = Vec::with_capacity(found.signals.len() + 1);
+    for (name, signal) in &found.signals {
+        let curve = signal.curve.iter();
+        // Every curve ends where each query is answered with "no match".
+        let points = curve.map(|point| (point.false_no_match, point.accuracy));
+        drawn.push(Curve {
+            name: format!("{name} (AUC {})", share(signal.auc)),
+            points: points.chain([(1.0, 1.0)]).collect(),
+            shape: Shape::Steps,
+        });
+    }
+    drawn.push(Curve {
         name: "chance".into(),
         points: vec![(0.0, 0.0), (1.0, 1.0)],
         shape: Shape::Straight,
-    };
-    let drawn: Vec<Curve> = found.signals.iter().map(line).chain([chance]).collect();
+    });
     let picture = lines(
         &Axis::to("false \"no match\" on answerable queries", 1.0),
         &Axis::to("unanswerable recognised", 1.0),
@@ -95,10 +96,10 @@ pub(super) fn cost(report: &Report) -> String {
             ));
         }
         rows.push(("open".into(), format!("{:.3} s", cost.open_s)));
-        rows.extend(
-            cost.rss_mb
-                .map(|mb| ("peak memory".into(), format!("{mb:.0} MiB"))),
-        );
+        // Not every system tells the peak.
+        if let Some(mb) = cost.rss_mb {
+            rows.push(("peak memory".into(), format!("{mb:.0} MiB")));
+        }
         rows.push(("disk".into(), format!("{:.1} MiB", cost.disk_mb)));
     }
     if let Some(tokens) = &report.tokens {
@@ -118,15 +119,11 @@ pub(super) fn cost(report: &Report) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let rows: String = rows
-        .iter()
-        .map(|(name, value)| {
-            format!(
-                "<tr><th>{}</th><td>{}</td></tr>",
-                escape(name),
-                escape(value)
-            )
-        })
-        .collect();
-    format!("<h3>Cost</h3><table>{rows}</table>")
+    let mut html = String::from("<h3>Cost</h3><table>");
+    for (name, value) in &rows {
+        let (name, value) = (escape(name), escape(value));
+        // Writing to a string cannot fail.
+        let _ = write!(html, "<tr><th>{name}</th><td>{value}</td></tr>");
+    }
+    html + "</table>"
 }

@@ -167,20 +167,13 @@ pub(super) fn whiskers(x: &Axis<'_>, groups: &[Group]) -> String {
         let middle = top + (group.rows.len() as f64 * ROW + GAP) / 2.0;
         text(&mut svg, (LEFT - 10.0, middle + 4.0), "end", &group.name);
         for (index, row) in group.rows.iter().enumerate() {
-            let colour_index = names
-                .iter()
-                .position(|name| *name == row.name)
-                .unwrap_or_else(|| {
-                    names.push(&row.name);
-                    names.len() - 1
-                });
-            whisker(
-                &mut svg,
-                &frame,
-                row,
-                top + GAP / 2.0 + (index as f64 + 0.5) * ROW,
-                colour_index,
-            );
+            let known = names.iter().position(|name| *name == row.name);
+            let colour_index = known.unwrap_or(names.len());
+            if known.is_none() {
+                names.push(&row.name);
+            }
+            let y = top + GAP / 2.0 + (index as f64 + 0.5) * ROW;
+            whisker(&mut svg, &frame, row, y, colour_index);
         }
         top += group.rows.len() as f64 * ROW + GAP;
     }
@@ -196,6 +189,7 @@ fn whisker(svg: &mut String, frame: &Frame, row: &Whisker, y: f64, index: usize)
         svg,
         r#"<line x1="{low:.1}" x2="{high:.1}" y1="{y:.1}" y2="{y:.1}" stroke="{colour}" stroke-width="3" stroke-opacity=".45"/><circle cx="{value:.1}" cy="{y:.1}" r="5" fill="{colour}"/>"#
     );
+    // A label that would not fit at the right end stands left of its whisker.
     let (x, anchor) = if high + 90.0 > WIDTH {
         (low - 8.0, "end")
     } else {
@@ -218,7 +212,9 @@ impl Frame<'_> {
         let mut last_y = None;
         for &(px, py) in &line.points {
             let (x, y) = (self.x(px), self.y(py));
-            if let Some(last_y) = last_y.filter(|_| line.shape == Shape::Steps) {
+            if line.shape == Shape::Steps
+                && let Some(last_y) = last_y
+            {
                 path.push(format!("{x:.1},{last_y:.1}"));
             }
             path.push(format!("{x:.1},{y:.1}"));
@@ -289,16 +285,20 @@ impl Frame<'_> {
 fn ticks(start: f64, end: f64) -> Vec<f64> {
     let span = end - start;
     let magnitude = 10f64.powf(span.log10().floor());
-    let step = [0.1, 0.2, 0.5, 1.0]
-        .into_iter()
-        .map(|step| step * magnitude)
-        .find(|step| span / step <= 10.0);
+    let steps = [0.1, 0.2, 0.5, 1.0].map(|step| step * magnitude);
+    let step = steps.into_iter().find(|step| span / step <= 10.0);
     let step = step.unwrap_or(magnitude);
+    // With a tolerance, so that an end that is a multiple of the step gets its tick.
     let first = (start / step - 1e-9).ceil();
-    (0..=10)
-        .map(|index| (first + f64::from(index)) * step)
-        .take_while(|tick| *tick <= end + step * 1e-9)
-        .collect()
+    let mut ticks = Vec::new();
+    for index in 0..=10 {
+        let tick = (first + f64::from(index)) * step;
+        if tick > end + step * 1e-9 {
+            break;
+        }
+        ticks.push(tick);
+    }
+    ticks
 }
 
 fn number(value: f64) -> String {
@@ -316,14 +316,15 @@ fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, text: &str) {
 }
 
 fn legend<'a>(names: impl Iterator<Item = &'a str>, more: Option<String>) -> String {
-    let entry = |(index, name): (usize, &str)| {
-        format!(
-            r#"<span><i style="background:{}"></i>{}</span>"#,
-            colour(index),
-            escape(name)
-        )
-    };
-    let entries: String = names.enumerate().map(entry).chain(more).collect();
+    let mut entries = String::new();
+    for (index, name) in names.enumerate() {
+        let (colour, name) = (colour(index), escape(name));
+        let _ = write!(
+            entries,
+            r#"<span><i style="background:{colour}"></i>{name}</span>"#
+        );
+    }
+    entries.extend(more);
     format!(r#"<p class="legend">{entries}</p>"#)
 }
 

@@ -33,11 +33,7 @@ pub(super) fn overview(reports: &[Report]) -> String {
             report.queries
         );
         for (name, _) in &averages {
-            let value = report
-                .arms
-                .iter()
-                .find(|arm| arm.name == *name)
-                .and_then(|arm| arm.means.value(metric));
+            let value = report.arm(name).and_then(|arm| arm.means.value(metric));
             let _ = write!(html, "<td>{}</td>", value.map(share).unwrap_or_default());
         }
         html.push_str("</tr>");
@@ -59,18 +55,16 @@ pub(super) fn overview(reports: &[Report]) -> String {
 
 /// The metrics of the plots: each measure at the depth that matters most to an agent.
 fn drawn_metrics(arm: &ArmReport) -> Vec<Metric> {
-    let is_plotted = |metric: &Metric| match metric.measure {
-        Measure::Ndcg | Measure::Mrr => metric.depth == ndcg_of(arm).depth,
+    let deepest = ndcg_of(arm).depth;
+    let mut metrics = arm.means.metrics();
+    metrics.retain(|metric| match metric.measure {
+        Measure::Ndcg | Measure::Mrr => metric.depth == deepest,
         Measure::Recall | Measure::Complete => metric.depth == Some(5),
+        // Where one tool is right, it equals recall.
         Measure::Success => false,
         _ => true,
-    };
-    arm.means
-        .0
-        .iter()
-        .map(|(metric, _)| *metric)
-        .filter(is_plotted)
-        .collect()
+    });
+    metrics
 }
 
 fn ndcg_of(arm: &ArmReport) -> Metric {
@@ -80,28 +74,27 @@ fn ndcg_of(arm: &ArmReport) -> Metric {
 /// The mean of each metric of the plots, with its interval.
 pub(super) fn quality(report: &Report) -> String {
     let metrics = report.arms.first().map(drawn_metrics).unwrap_or_default();
-    let row = |arm: &ArmReport, metric: Metric| {
-        let (value, [low, high]) = arm.figure(metric)?;
-        Some(Whisker {
-            name: arm.name.clone(),
-            value,
-            low,
-            high,
-            label: share(value),
-        })
-    };
-    let group = |metric: &Metric| Group {
-        name: metric.to_string(),
-        rows: report
-            .arms
-            .iter()
-            .filter_map(|arm| row(arm, *metric))
-            .collect(),
-    };
-    whiskers(
-        &Axis::to("mean", 1.0),
-        &metrics.iter().map(group).collect::<Vec<_>>(),
-    )
+    let mut groups = Vec::with_capacity(metrics.len());
+    for metric in metrics {
+        let arms = report.arms.iter();
+        groups.push(Group {
+            name: metric.to_string(),
+            rows: arms.filter_map(|arm| row(arm, metric)).collect(),
+        });
+    }
+    whiskers(&Axis::to("mean", 1.0), &groups)
+}
+
+/// `None` without an interval: a report of another program may have none.
+fn row(arm: &ArmReport, metric: Metric) -> Option<Whisker> {
+    let (value, [low, high]) = arm.figure(metric)?;
+    Some(Whisker {
+        name: arm.name.clone(),
+        value,
+        low,
+        high,
+        label: share(value),
+    })
 }
 
 /// Every metric of every arm.
@@ -134,19 +127,22 @@ pub(super) fn quality_table(report: &Report) -> String {
 
 /// A figure, with its interval if it has one.
 fn cell((value, interval): (f64, Option<Interval>)) -> String {
-    let interval = interval.map(|[low, high]| {
-        let (low, high) = (share(low), share(high));
-        format!(" <small>{low} to {high}</small>")
-    });
-    share(value) + &interval.unwrap_or_default()
+    let value = share(value);
+    let Some([low, high]) = interval else {
+        return value;
+    };
+    format!("{value} <small>{} to {}</small>", share(low), share(high))
 }
 
 /// The main metric by the source of the queries.
 pub(super) fn sources(report: &Report) -> String {
-    let metric = report.arms.first().map(ndcg_of);
-    let Some(metric) = metric.filter(|_| !report.sources.is_empty()) else {
+    let Some(first) = report.arms.first() else {
         return String::new();
     };
+    if report.sources.is_empty() {
+        return String::new();
+    }
+    let metric = ndcg_of(first);
     let mut html = format!(
         "<h3>By source</h3><div class=\"wide\"><table><tr><th>{metric} on {}</th><th>queries</th>",
         escape(&report.marked_set())

@@ -29,10 +29,10 @@ fn worst_query(query: &WorstQuery) -> String {
 }
 
 fn relevant_item(tool: &RelevantTool) -> String {
-    let rank = tool.rank.map_or_else(
-        || "not among the hits".into(),
-        |rank| format!("rank {rank}"),
-    );
+    let rank = match tool.rank {
+        Some(rank) => format!("rank {rank}"),
+        None => "not among the hits".to_owned(),
+    };
     format!(
         "<li><code>{}</code> <b>{rank}</b><br><small>{}</small></li>",
         escape(&tool.id),

@@ -62,10 +62,12 @@ impl Journal {
         };
         let mut lines = Vec::new();
         for (number, line) in text.lines().enumerate() {
-            let read = serde_json::from_str(line);
-            lines.push(
-                read.map_err(|error| EvalError::malformed(&path, number + 1, error.to_string()))?,
-            );
+            match serde_json::from_str(line) {
+                Ok(line) => lines.push(line),
+                Err(error) => {
+                    return Err(EvalError::malformed(&path, number + 1, error.to_string()));
+                }
+            }
         }
         Ok(Journal { path, lines })
     }
@@ -77,8 +79,8 @@ impl Journal {
 
     /// Whether the change of this line was taken back.
     pub fn is_reverted(&self, id: u64) -> bool {
-        let is_of = |line: &Line| line.what == What::Reverted(id);
-        self.lines.iter().any(is_of)
+        let mut lines = self.lines.iter();
+        lines.any(|line| line.what == What::Reverted(id))
     }
 
     /// The entries of a change that is in the catalog; `None` if there is none with this number.
@@ -108,11 +110,12 @@ impl Journal {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let text = serde_json::to_string(&line).unwrap_or_default() + "\n";
+        // Synced, because without its line a change could not be taken back.
         let written = options.open(&self.path).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
             file.sync_all()
         });
-        written.map_err(|error| EvalError::io("write", &self.path, error))?;
+        written.map_err(EvalError::failed_to("write", &self.path))?;
         self.lines.push(line);
         Ok(id)
     }
@@ -121,12 +124,12 @@ impl Journal {
 /// The content without these entries, and how many of them it had.
 pub fn without(entries: &[Entry], content: &Content) -> (Content, usize) {
     let mut content = content.clone();
-    let removed = entries
-        .iter()
-        .rev()
-        .filter(|entry| entry.remove_from(&mut content));
-    let count = removed.count();
-    (content, count)
+    let mut removed = 0;
+    // In the reverse of the order in which they were added.
+    for entry in entries.iter().rev() {
+        removed += usize::from(entry.remove_from(&mut content));
+    }
+    (content, removed)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What queries teach: entries that would have helped them, and may help others like them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use toolscout_index::owner_words::MAX_NAME_CHARS;
 use toolscout_index::{MAX_ENRICHMENT_CHARS, Tool, text};
@@ -51,13 +51,12 @@ pub struct Lesson<'a> {
 
 impl Lesson<'_> {
     fn is_relevant(&self, tool: ToolIndex) -> bool {
-        self.query.relevant.binary_search(&tool).is_ok()
+        self.query.is_relevant(tool)
     }
 
     /// Whether the first hit is relevant.
     fn is_served(&self) -> bool {
-        let first = self.ranking.first();
-        first.is_some_and(|tool| self.is_relevant(*tool))
+        matches!(self.ranking.first(), Some(tool) if self.is_relevant(*tool))
     }
 }
 
@@ -90,21 +89,25 @@ impl ToolTerms {
 impl<'a> Teacher<'a> {
     /// For the queries of a set.
     pub fn new(set: &'a EvalSet) -> Self {
-        let relevant = set.queries.iter().flat_map(|query| &query.relevant);
-        let relevant: BTreeSet<ToolIndex> = relevant.copied().collect();
-        let terms = relevant
-            .into_iter()
-            .map(|tool| (tool, ToolTerms::of(set.tool(tool))));
-        Teacher {
-            set,
-            terms: terms.collect(),
+        let mut terms = HashMap::new();
+        for query in &set.queries {
+            for &tool in &query.relevant {
+                terms
+                    .entry(tool)
+                    .or_insert_with(|| ToolTerms::of(set.tool(tool)));
+            }
         }
+        Teacher { set, terms }
     }
 
     /// Requests as texts of the tools that they did not find first.
     pub fn requests(&self, lessons: &[Lesson<'_>]) -> Vec<Entry> {
         let mut entries = Vec::new();
-        for lesson in lessons.iter().filter(|lesson| !lesson.is_served()) {
+        for lesson in lessons {
+            if lesson.is_served() {
+                continue;
+            }
+            // A catalog takes no longer texts, and none with control characters.
             let text = lesson.query.text.trim();
             if text.chars().count() > MAX_ENRICHMENT_CHARS || text.chars().any(char::is_control) {
                 continue;
@@ -141,22 +144,22 @@ impl<'a> Teacher<'a> {
         }
         let mut entries = Vec::new();
         for (term, uses) in &by_term {
-            let names = uses.iter().flat_map(|(_, tool)| &self.terms[tool].of_name);
-            let mut best: Option<(f64, &str)> = None;
-            for (name, word) in names.collect::<BTreeMap<_, _>>() {
+            let mut names: BTreeMap<&String, &String> = BTreeMap::new();
+            for (_, tool) in uses {
+                names.extend(&self.terms[tool].of_name);
+            }
+            let (mut strongest, mut best) = (LEAST_ASSOCIATION, None);
+            for (name, word) in names {
                 let with = self.uses_with(uses, name);
                 let association = association(with, uses.len(), tools_with[name.as_str()], taught);
-                if name != term
-                    && with >= LEAST_QUERIES_OF_SYNONYM
-                    && association >= best.map_or(LEAST_ASSOCIATION, |(most, _)| most)
-                {
-                    best = Some((association, word));
+                if name != term && with >= LEAST_QUERIES_OF_SYNONYM && association >= strongest {
+                    (strongest, best) = (association, Some(word));
                 }
             }
-            if let (Some((_, word)), Some((from, _))) = (best, uses.first()) {
+            if let (Some(word), Some((from, _))) = (best, uses.first()) {
                 entries.push(Entry::Synonym {
                     from: from.clone(),
-                    word: word.to_owned(),
+                    word: word.clone(),
                 });
             }
         }
@@ -166,14 +169,19 @@ impl<'a> Teacher<'a> {
     /// How many of these uses of a word are about tools with `name` in their names; 0 if those are too few
     /// tools.
     fn uses_with(&self, uses: &[(String, ToolIndex)], name: &str) -> usize {
-        let is_with = |tool: &ToolIndex| self.terms[tool].of_name.contains_key(name);
-        let with = uses.iter().map(|(_, tool)| *tool).filter(is_with);
-        let tools: Vec<ToolIndex> = with.collect();
-        let distinct: HashSet<&ToolIndex> = tools.iter().collect();
-        match distinct.len() >= LEAST_TOOLS_OF_SYNONYM {
-            true => tools.len(),
-            false => 0,
+        let mut with = 0;
+        let mut tools: HashSet<ToolIndex> = HashSet::new();
+        for (_, tool) in uses {
+            if self.terms[tool].of_name.contains_key(name) {
+                with += 1;
+                tools.insert(*tool);
+            }
         }
+        // A word that is said of one tool only is an alias of it.
+        if tools.len() < LEAST_TOOLS_OF_SYNONYM {
+            return 0;
+        }
+        with
     }
 
     /// Words that several requests for one tool have in common, and its definition has not.
@@ -209,6 +217,7 @@ impl<'a> Teacher<'a> {
                     common.push((count, word));
                 }
             }
+            // A stable sort: words that are equally common stay in the order of their terms.
             common.sort_by(|(a, _), (b, _)| b.cmp(a));
             for (_, name) in common.into_iter().take(MOST_ALIASES) {
                 entries.push(Entry::Alias {
@@ -242,26 +251,32 @@ impl<'a> Teacher<'a> {
 
     /// Lower factors for tools that no query needs and that stand before those that are needed.
     pub fn boosts(&self, lessons: &[Lesson<'_>]) -> Vec<Entry> {
-        let needed: HashSet<ToolIndex> = lessons
-            .iter()
-            .flat_map(|lesson| lesson.query.relevant.iter().copied())
-            .collect();
+        let mut needed: HashSet<ToolIndex> = HashSet::new();
+        for lesson in lessons {
+            needed.extend(&lesson.query.relevant);
+        }
         let mut in_the_way: BTreeMap<ToolIndex, usize> = BTreeMap::new();
         for lesson in lessons {
-            let before = lesson.ranking.iter().take(FIRST);
-            let before = before.take_while(|tool| !lesson.is_relevant(**tool));
-            for tool in before.filter(|tool| !needed.contains(tool)) {
-                *in_the_way.entry(*tool).or_default() += 1;
+            for &tool in lesson.ranking.iter().take(FIRST) {
+                // What comes after a relevant hit is in nobody's way.
+                if lesson.is_relevant(tool) {
+                    break;
+                }
+                if !needed.contains(&tool) {
+                    *in_the_way.entry(tool).or_default() += 1;
+                }
             }
         }
-        let often = in_the_way
-            .into_iter()
-            .filter(|(_, times)| *times >= LEAST_QUERIES_OF_BOOST);
-        let lower = |(tool, _)| Entry::Boost {
-            tool: self.id(tool),
-            factor: LOWER,
-        };
-        often.map(lower).collect()
+        let mut entries = Vec::new();
+        for (tool, times) in in_the_way {
+            if times >= LEAST_QUERIES_OF_BOOST {
+                entries.push(Entry::Boost {
+                    tool: self.id(tool),
+                    factor: LOWER,
+                });
+            }
+        }
+        entries
     }
 
     fn id(&self, tool: ToolIndex) -> String {
@@ -282,9 +297,14 @@ fn association(both: usize, first: usize, second: usize, all: usize) -> f64 {
         (second - both, (all - first) * second),
         (all - first - second + both, (all - first) * (all - second)),
     ];
-    let terms = cells.into_iter().filter(|(count, _)| *count > 0.0);
-    let terms = terms.map(|(count, expected)| count * (count * all / expected).ln());
-    2.0 * terms.sum::<f64>()
+    let mut sum = 0.0;
+    for (count, expected) in cells {
+        // x ln x goes to 0 with x, where the logarithm itself has no value.
+        if count > 0.0 {
+            sum += count * (count * all / expected).ln();
+        }
+    }
+    2.0 * sum
 }
 
 /// The tools that a query teaches something about.
@@ -297,14 +317,14 @@ fn tools_of<'a>(lesson: &Lesson<'a>) -> &'a [ToolIndex] {
 
 /// The terms of a request that may become words of the owner, each with the word as written.
 fn distinct_terms(query: &str) -> BTreeMap<String, String> {
-    let is_word = |word: &str| {
-        word.chars().count() >= LEAST_WORD_CHARS && !word.chars().any(|c| c.is_ascii_digit())
-    };
-    let terms = text::terms(query).into_iter();
+    let mut terms = BTreeMap::new();
+    for term in text::terms(query) {
+        let has_digit = term.word.chars().any(|c| c.is_ascii_digit());
+        if !has_digit && term.word.chars().count() >= LEAST_WORD_CHARS {
+            terms.insert(term.term, term.word);
+        }
+    }
     terms
-        .filter(|term| is_word(&term.word))
-        .map(|term| (term.term, term.word))
-        .collect()
 }
 
 #[cfg(test)]

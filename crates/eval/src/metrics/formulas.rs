@@ -53,7 +53,10 @@ struct Query<'a> {
 impl Query<'_> {
     /// The grade of a hit; 0 if it is not judged or judged as not relevant.
     fn grade(&self, hit: Option<usize>) -> f64 {
-        hit.map_or(0.0, |position| self.judgements.grades[position].max(0.0))
+        match hit {
+            Some(position) => self.judgements.grades[position].max(0.0),
+            None => 0.0,
+        }
     }
 
     fn is_relevant(&self, hit: Option<usize>) -> bool {
@@ -84,8 +87,12 @@ impl Query<'_> {
     }
 
     fn reciprocal_rank(&self) -> f64 {
-        let first = self.top.iter().position(|&hit| self.is_relevant(hit));
-        first.map_or(0.0, |index| 1.0 / (index + 1) as f64)
+        for (index, &hit) in self.top.iter().enumerate() {
+            if self.is_relevant(hit) {
+                return 1.0 / (index + 1) as f64;
+            }
+        }
+        0.0
     }
 
     fn average_precision(&self) -> f64 {
@@ -127,7 +134,11 @@ impl Query<'_> {
         let irrelevant = self.judgements.grades.len() - relevant;
         let most = relevant.min(irrelevant).max(1) as f64;
         let (mut above, mut sum) = (0, 0.0);
-        for &hit in self.top.iter().filter(|hit| hit.is_some()) {
+        for &hit in self.top {
+            // Hits that are not judged are no evidence for or against the ranking.
+            if hit.is_none() {
+                continue;
+            }
             if self.is_relevant(hit) {
                 sum += 1.0 - above.min(relevant) as f64 / most;
             } else {
@@ -138,7 +149,7 @@ impl Query<'_> {
     }
 
     fn judged(&self) -> f64 {
-        let judged = self.top.iter().filter(|hit| hit.is_some()).count();
+        let judged = self.top.iter().flatten().count();
         share(judged as f64, self.top.len())
     }
 
@@ -148,11 +159,11 @@ impl Query<'_> {
         if order.len() < 2 {
             return f64::NAN;
         }
-        let rank = |tool: &usize| self.top.iter().position(|hit| *hit == Some(*tool));
-        let ranks: Vec<usize> = order
-            .iter()
-            .map(|tool| rank(tool).unwrap_or(usize::MAX))
-            .collect();
+        let mut ranks = Vec::with_capacity(order.len());
+        for &tool in order {
+            let rank = self.top.iter().position(|hit| *hit == Some(tool));
+            ranks.push(rank.unwrap_or(usize::MAX));
+        }
         let mut sum = 0.0;
         for (index, earlier) in ranks.iter().enumerate() {
             for later in &ranks[index + 1..] {
@@ -182,11 +193,12 @@ fn share(part: f64, whole: usize) -> f64 {
 }
 
 fn discounted(gains: impl Iterator<Item = f64>) -> f64 {
-    // Not `sum`, which is -0 for an empty slice.
-    gains
-        .enumerate()
-        .filter(|(_, gain)| *gain > 0.0)
-        .fold(0.0, |total, (index, gain)| {
-            total + gain / ((index + 2) as f64).log2()
-        })
+    // From 0, and not by `sum`, which is -0 for an empty slice.
+    let mut total = 0.0;
+    for (index, gain) in gains.enumerate() {
+        if gain > 0.0 {
+            total += gain / ((index + 2) as f64).log2();
+        }
+    }
+    total
 }

@@ -91,7 +91,10 @@ impl FromStr for Metric {
     type Err = EvalError;
 
     fn from_str(text: &str) -> Result<Self> {
-        read(text.trim()).ok_or_else(|| EvalError::option("metric", text, VALID))
+        match read(text.trim()) {
+            Some(metric) => Ok(metric),
+            None => Err(EvalError::option("metric", text, VALID)),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Every figure of a report, by the queries and the hits that it is about.
 
-use super::{ArmReport, Interval, Intervals, Means, Metric, Report, marked};
+use super::{Interval, Intervals, Means, Metric, Report, marked};
 
 /// Figures about the same queries and hits.
 pub struct Figures<'a> {
@@ -19,49 +19,52 @@ struct ArmFigures<'a> {
 impl Report {
     /// Every figure.
     pub fn figures<'a>(&'a self) -> Vec<Figures<'a>> {
-        let whole = self.arms.iter().map(|arm| ArmFigures {
-            intervals: Some(&arm.ci95),
-            ..ArmFigures::of(&arm.name, &arm.means)
-        });
-        let tolerant = |arm: &'a ArmReport| Some((&*arm.name, arm.duplicate_tolerant.as_ref()?));
-        let condensed = |arm: &'a ArmReport| Some((&*arm.name, arm.condensed.as_ref()?));
+        let (mut whole, mut tolerant, mut condensed) = (Vec::new(), Vec::new(), Vec::new());
+        for arm in &self.arms {
+            whole.push(ArmFigures {
+                intervals: Some(&arm.ci95),
+                ..ArmFigures::of(&arm.name, &arm.means)
+            });
+            if let Some(means) = &arm.duplicate_tolerant {
+                tolerant.push(ArmFigures::of(&arm.name, means));
+            }
+            if let Some(means) = &arm.condensed {
+                condensed.push(ArmFigures::of(&arm.name, means));
+            }
+        }
         let mut all = vec![
             Figures::about("", whole),
-            Figures::means(
-                "near-identical tools count",
-                self.arms.iter().filter_map(tolerant),
-            ),
-            Figures::means("judged hits alone", self.arms.iter().filter_map(condensed)),
+            Figures::about("near-identical tools count", tolerant),
+            Figures::about("judged hits alone", condensed),
         ];
         for source in &self.sources {
-            let arms = source.arms.iter().map(|(name, means)| (&**name, means));
-            let source = marked(&source.source, source.queries);
-            all.push(Figures::means(format!("source {source}"), arms));
+            let arms = source.arms.iter();
+            let arms = arms.map(|(name, means)| ArmFigures::of(name, means));
+            let name = marked(&source.source, source.queries);
+            all.push(Figures::about(format!("source {name}"), arms.collect()));
         }
+        // Most sets are measured without some of these.
         all.retain(|figures| !figures.arms.is_empty());
         all
     }
 }
 
 impl<'a> Figures<'a> {
-    fn about(about: impl Into<String>, arms: impl Iterator<Item = ArmFigures<'a>>) -> Self {
+    fn about(about: impl Into<String>, arms: Vec<ArmFigures<'a>>) -> Self {
         Figures {
             about: about.into(),
-            arms: arms.collect(),
+            arms,
         }
-    }
-
-    /// Those of arms without intervals.
-    fn means(about: impl Into<String>, arms: impl Iterator<Item = (&'a str, &'a Means)>) -> Self {
-        Figures::about(about, arms.map(|(name, means)| ArmFigures::of(name, means)))
     }
 
     /// The metrics of all arms.
     pub fn metrics(&self) -> Vec<Metric> {
         let mut metrics = Vec::new();
-        for metric in self.arms.iter().flat_map(|arm| arm.means.metrics()) {
-            if !metrics.contains(&metric) {
-                metrics.push(metric);
+        for arm in &self.arms {
+            for metric in arm.means.metrics() {
+                if !metrics.contains(&metric) {
+                    metrics.push(metric);
+                }
             }
         }
         metrics

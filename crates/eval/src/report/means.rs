@@ -17,10 +17,10 @@ pub struct Means(pub Vec<(Metric, f64)>);
 impl Means {
     /// The means of an evaluated run.
     pub fn of(scores: &Scores) -> Self {
-        let metrics = scores.metrics.iter();
+        let metrics = scores.metrics.iter().copied();
         Means(
             metrics
-                .map(|metric| (*metric, scores.mean(*metric)))
+                .map(|metric| (metric, scores.mean(metric)))
                 .collect(),
         )
     }
@@ -89,7 +89,11 @@ fn read<'de, D: Deserializer<'de>, V: DeserializeOwned>(
     deserializer: D,
 ) -> Result<Vec<(Metric, V)>, D::Error> {
     let entries: Vec<(String, Value)> = ordered::read(deserializer)?;
-    let of_metric =
-        |(name, value): (String, Value)| Some((name.parse().ok()?, V::deserialize(value).ok()?));
-    Ok(entries.into_iter().filter_map(of_metric).collect())
+    let mut read = Vec::new();
+    for (name, value) in entries {
+        if let (Ok(metric), Ok(value)) = (name.parse(), V::deserialize(value)) {
+            read.push((metric, value));
+        }
+    }
+    Ok(read)
 }

@@ -36,29 +36,31 @@ pub fn by_source(queries: &[QueryReport], arms: &[ArmReport]) -> Vec<SourceRepor
     if queries.iter().all(|query| query.source.is_none()) {
         return Vec::new();
     }
-    let source_of = |query: &QueryReport| query.source.clone().unwrap_or_else(|| NOT_SAID.into());
-    let mut sources: Vec<(String, Vec<&QueryReport>)> = Vec::new();
+    let mut sources: Vec<(&str, Vec<&QueryReport>)> = Vec::new();
     for query in queries {
-        let source = source_of(query);
+        let source = query.source.as_deref().unwrap_or(NOT_SAID);
         match sources.iter_mut().find(|(known, _)| *known == source) {
             Some((_, of_source)) => of_source.push(query),
             None => sources.push((source, vec![query])),
         }
     }
-    let report = |(source, queries): (String, Vec<&QueryReport>)| SourceReport {
-        source,
-        queries: queries.len(),
-        arms: arms.iter().map(|arm| means_of(arm, &queries)).collect(),
-    };
-    sources.into_iter().map(report).collect()
+    let mut reports = Vec::with_capacity(sources.len());
+    for (source, queries) in sources {
+        reports.push(SourceReport {
+            source: source.to_owned(),
+            queries: queries.len(),
+            arms: arms.iter().map(|arm| means_of(arm, &queries)).collect(),
+        });
+    }
+    reports
 }
 
 fn means_of(arm: &ArmReport, queries: &[&QueryReport]) -> (String, Means) {
-    let of_metric = |metric| {
+    let mut means = Vec::new();
+    for metric in arm.means.metrics() {
         let values = queries.iter().map(|query| query.value(&arm.name, metric));
-        (metric, mean(&values.collect::<Vec<_>>()))
-    };
-    let means = arm.means.metrics().into_iter().map(of_metric).collect();
+        means.push((metric, mean(&values.collect::<Vec<_>>())));
+    }
     (arm.name.clone(), Means(means))
 }
 

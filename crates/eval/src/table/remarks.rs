@@ -14,13 +14,16 @@ pub fn sources(reports: &[Report], style: Style) -> String {
     for report in reports {
         for source in &report.sources {
             for (arm, means) in &source.arms {
-                let figures = metrics
-                    .iter()
-                    .map(|metric| figure(means.value(*metric), None, style));
-                let queries = source.queries.to_string();
-                let name = marked(&source.source, source.queries);
-                let first = [report.marked_set(), name, queries, arm.clone()];
-                table.add_row(first.into_iter().chain(figures));
+                let mut row = vec![
+                    report.marked_set(),
+                    marked(&source.source, source.queries),
+                    source.queries.to_string(),
+                    arm.clone(),
+                ];
+                for metric in &metrics {
+                    row.push(figure(means.value(*metric), None, style));
+                }
+                table.add_row(row);
             }
         }
     }
@@ -36,11 +39,12 @@ pub fn said_sources(reports: &[Report]) -> String {
 
 /// A remark on small sets; empty without one.
 pub fn small_sets(reports: &[Report]) -> String {
-    let few: Vec<String> = reports
-        .iter()
-        .filter(|report| report.is_small())
-        .map(|report| format!("{} has {}", report.set, report.queries))
-        .collect();
+    let mut few = Vec::new();
+    for report in reports {
+        if report.is_small() {
+            few.push(format!("{} has {}", report.set, report.queries));
+        }
+    }
     if few.is_empty() {
         return String::new();
     }
@@ -52,11 +56,12 @@ pub fn small_sets(reports: &[Report]) -> String {
 
 /// A remark on catalogs that were tuned to the queries; empty without one.
 pub fn tuned_on(reports: &[Report]) -> String {
-    let tuned: Vec<&str> = reports
-        .iter()
-        .filter(|report| report.tuned_on)
-        .map(|report| report.set.as_str())
-        .collect();
+    let mut tuned = Vec::new();
+    for report in reports {
+        if report.tuned_on {
+            tuned.push(report.set.as_str());
+        }
+    }
     if tuned.is_empty() {
         return String::new();
     }
@@ -69,10 +74,12 @@ pub fn tuned_on(reports: &[Report]) -> String {
 /// A remark on sets that the ranker was trained on, of names of sets with whether it was; empty without
 /// one.
 pub fn trained_on<'a>(sets: impl Iterator<Item = (&'a str, bool)>) -> String {
-    let seen: Vec<&str> = sets
-        .filter(|(_, trained_on)| *trained_on)
-        .map(|(name, _)| name)
-        .collect();
+    let mut seen = Vec::new();
+    for (name, trained_on) in sets {
+        if trained_on {
+            seen.push(name);
+        }
+    }
     if seen.is_empty() {
         return String::new();
     }
