@@ -4,9 +4,9 @@ mod compared;
 mod remarks;
 
 use comfy_table::presets::{ASCII_MARKDOWN, NOTHING};
-use comfy_table::{CellAlignment, Table};
+use comfy_table::{CellAlignment, Row, Table};
 
-use super::ablation::Row;
+use super::ablation;
 use super::agent::learning::LearningReport;
 use super::agent::report::macro_average as agent_averages;
 use super::agent::{AgentReport, ArmFigures};
@@ -45,15 +45,10 @@ pub enum Style {
 /// Quality and latency of every arm on every set; with several sets, a macro average per arm too.
 pub fn quality(reports: &[Report], style: Style) -> String {
     let metrics = shown_metrics(reports);
-    let mut table = new_table(style);
-    let names = metrics.iter().map(Metric::to_string);
-    table.set_header(
-        ["set", "arm"]
-            .map(String::from)
-            .into_iter()
-            .chain(names)
-            .chain(["p50 ms", "p95 ms"].map(String::from)),
-    );
+    let mut header = vec!["set".to_owned(), "arm".to_owned()];
+    header.extend(metrics.iter().map(Metric::to_string));
+    header.extend(["p50 ms", "p95 ms"].map(String::from));
+    let mut table = new_table(style, header);
     for report in reports {
         for arm in &report.arms {
             table.add_row(arm_row(report, arm, &metrics, style));
@@ -81,8 +76,7 @@ pub fn figures(reports: &[Report], style: Style) -> String {
         return String::new();
     }
     let arms = arm_names(reports);
-    let mut table = new_table(style);
-    table.set_header(["set", "metric", "about"].iter().chain(&arms));
+    let mut table = new_table(style, ["set", "metric", "about"].iter().chain(&arms));
     for report in reports {
         for figures in report.figures() {
             for metric in figures.metrics() {
@@ -126,15 +120,11 @@ fn arm_names(reports: &[Report]) -> Vec<&str> {
 }
 
 /// The ablation, one row per step. `sets` names the columns.
-pub fn ablation(rows: &[Row], sets: &[&str], style: Style) -> String {
-    let mut table = new_table(style);
-    let last = ["mean", "95% interval", "added", "95% interval"].map(String::from);
-    table.set_header(
-        [String::from("step")]
-            .into_iter()
-            .chain(sets.iter().copied().map(str::to_owned))
-            .chain(last),
-    );
+pub fn ablation(rows: &[ablation::Row], sets: &[&str], style: Style) -> String {
+    let mut header = vec!["step"];
+    header.extend(sets);
+    header.extend(["mean", "95% interval", "added", "95% interval"]);
+    let mut table = new_table(style, header);
     for row in rows {
         // The first step adds nothing: there is no step before it.
         let (added, of_added) = match row.added {
@@ -159,25 +149,11 @@ pub fn embedders(rows: &[(String, EmbedderFigures)], style: Style) -> String {
         [(_, first), ..] => first.metric.as_str(),
         [] => "ndcg",
     };
-    let mut table = new_table(style);
-    let fixed = [
-        "to the first",
-        "95% interval",
-        "degraded",
-        "tools s",
-        "request p50 ms",
-        "p95 ms",
-        "tools price",
-        "1,000 requests",
-    ];
-    let quality = [format!("{metric} dense"), format!("{metric} hybrid")];
-    table.set_header(
-        ["set", "embedder"]
-            .map(String::from)
-            .into_iter()
-            .chain(quality)
-            .chain(fixed.map(String::from)),
+    let header = format!(
+        "set, embedder, {metric} dense, {metric} hybrid, to the first, 95% interval, degraded, tools s, \
+         request p50 ms, p95 ms, tools price, 1,000 requests"
     );
+    let mut table = new_table(style, header.split(", "));
     for (set, row) in rows {
         table.add_row([
             set.clone(),
@@ -199,11 +175,8 @@ pub fn embedders(rows: &[(String, EmbedderFigures)], style: Style) -> String {
 
 /// The cost of the index, one row per set.
 pub fn cost(reports: &[Report], style: Style) -> String {
-    let mut table = new_table(style);
-    table.set_header([
-        "set", "tools", "index s", "tools/s", "embed s", "tools/s", "open s", "peak MiB",
-        "disk MiB",
-    ]);
+    let header = "set, tools, index s, tools/s, embed s, tools/s, open s, peak MiB, disk MiB";
+    let mut table = new_table(style, header.split(", "));
     for report in reports {
         if let Some(cost) = &report.cost {
             table.add_row(cost_row(report.marked_set(), report.tools, cost));
@@ -221,23 +194,11 @@ pub fn cost(reports: &[Report], style: Style) -> String {
 
 /// Latency by stage at every size, one row per arm.
 pub fn latency(reports: &[Report], style: Style) -> String {
-    let mut table = new_table(style);
-    table.set_header([
-        "set",
-        "tools",
-        "arm",
-        "embed",
-        "lexical",
-        "dense",
-        "fuse",
-        "rank",
-        "total p50",
-        "p95",
-        "p99",
-    ]);
+    let header = "set, tools, arm, embed, lexical, dense, fuse, rank, total p50, p95, p99";
+    let mut table = new_table(style, header.split(", "));
     for report in reports {
         for arm in &report.arms {
-            // An arm of a run file was not timed.
+            // Neither a file of a run was timed, nor a measurement without its cost.
             if let Some(latency) = &arm.latency {
                 table.add_row(latency_row(report, report.tools, &arm.name, latency));
             }
@@ -270,18 +231,9 @@ fn latency_row(report: &Report, tools: usize, arm: &str, latency: &Latency) -> V
 
 /// Abstention, one row per set and signal.
 pub fn no_match(reports: &[Report], style: Style) -> String {
-    let mut table = new_table(style);
-    table.set_header([
-        "set",
-        "arm",
-        "unanswerable",
-        "answerable",
-        "accuracy",
-        "false",
-        "signal",
-        "AUC",
-        "accuracy at 10% false",
-    ]);
+    let header = "set, arm, unanswerable, answerable, accuracy, false, signal, AUC, \
+        accuracy at 10% false";
+    let mut table = new_table(style, header.split(", "));
     for report in reports {
         let Some(found) = &report.no_match else {
             continue;
@@ -305,18 +257,10 @@ pub fn no_match(reports: &[Report], style: Style) -> String {
 
 /// The gain of a usage memory, one row per set.
 pub fn memory(reports: &[Report], style: Style) -> String {
-    let mut table = new_table(style);
-    table.set_header([
-        "set",
-        "remembered",
-        "asked",
-        "tool known",
-        "without",
-        "with",
-        "95% of the gain",
-        "p",
-    ]);
+    let header = "set, remembered, asked, tool known, without, with, 95% of the gain, p";
+    let mut table = new_table(style, header.split(", "));
     for report in reports {
+        // Measured on request alone.
         let Some(found) = &report.memory else {
             continue;
         };
@@ -336,8 +280,7 @@ pub fn memory(reports: &[Report], style: Style) -> String {
 
 /// Tokens of tools, one row per set and format.
 pub fn tokens(reports: &[Report], style: Style) -> String {
-    let mut table = new_table(style);
-    table.set_header(["set", "format", "catalog", "answer", "saved"]);
+    let mut table = new_table(style, "set, format, catalog, answer, saved".split(", "));
     for report in reports {
         let Some(found) = &report.tokens else {
             continue;
@@ -359,17 +302,8 @@ pub fn tokens(reports: &[Report], style: Style) -> String {
 
 /// The paired comparisons of arms.
 pub fn significance(reports: &[Report], style: Style) -> String {
-    let mut table = new_table(style);
-    table.set_header([
-        "set",
-        "a",
-        "b",
-        "metric",
-        "a - b",
-        "95% interval",
-        "p",
-        "p Holm",
-    ]);
+    let header = "set, a, b, metric, a - b, 95% interval, p, p Holm";
+    let mut table = new_table(style, header.split(", "));
     for report in reports {
         for pair in &report.significance {
             table.add_row([
@@ -390,9 +324,9 @@ pub fn significance(reports: &[Report], style: Style) -> String {
 /// Figures without hits that are not judged, for sets that judge tools as not relevant.
 pub fn condensed(reports: &[Report], style: Style) -> String {
     let metrics = shown_metrics(reports);
-    let mut table = new_table(style);
-    let names = metrics.iter().map(Metric::to_string);
-    table.set_header(["set", "arm"].map(String::from).into_iter().chain(names));
+    let mut header = vec!["set".to_owned(), "arm".to_owned()];
+    header.extend(metrics.iter().map(Metric::to_string));
+    let mut table = new_table(style, header);
     for report in reports {
         for arm in &report.arms {
             let Some(means) = &arm.condensed else {
@@ -410,23 +344,9 @@ pub fn condensed(reports: &[Report], style: Style) -> String {
 
 /// Cost and success of conversations by policy; with several sets, a macro average per policy too.
 pub fn agent(reports: &[AgentReport], style: Style) -> String {
-    let mut table = new_table(style);
-    table.set_header([
-        "set",
-        "tools",
-        "budget",
-        "success",
-        "95% interval",
-        "needs met",
-        "searches",
-        "rounds",
-        "tokens in",
-        "fresh",
-        "tokens out",
-        "loaded",
-        "unloaded",
-        "refused",
-    ]);
+    let header = "set, tools, budget, success, 95% interval, needs met, searches, rounds, tokens in, \
+        fresh, tokens out, loaded, unloaded, refused";
+    let mut table = new_table(style, header.split(", "));
     for report in reports {
         for arm in &report.arms {
             let set = marked(&report.set, report.queries);
@@ -463,14 +383,13 @@ fn agent_row(set: &str, arm: &ArmFigures) -> [String; 14] {
 
 /// What usage memories learned from conversations: a row before and a row after for each set.
 pub fn learning(reports: &[LearningReport], style: Style) -> String {
-    let mut table = new_table(style);
     let mut header = vec!["set", "memory", "remembered", "held out"];
     // Every set is measured by the same metrics.
     if let Some(first) = reports.first() {
         header.extend(first.searches.iter().map(|gain| gain.metric.as_str()));
     }
     header.extend(["turns met", "searches"]);
-    table.set_header(header);
+    let mut table = new_table(style, header);
     for report in reports {
         let before = report.searches.iter().map(|gain| gain.before).collect();
         let after = report.searches.iter().map(|gain| gain.after).collect();
@@ -640,13 +559,13 @@ fn captioned(table: String, caption: &str) -> String {
     format!("{table}\n\n{caption}")
 }
 
-fn new_table(style: Style) -> Table {
+fn new_table(style: Style, header: impl Into<Row>) -> Table {
     let mut table = Table::new();
-    table.load_style(if style == Style::Markdown {
-        ASCII_MARKDOWN
-    } else {
-        NOTHING
+    table.load_style(match style {
+        Style::Terminal => NOTHING,
+        Style::Markdown => ASCII_MARKDOWN,
     });
+    table.set_header(header);
     table
 }
 

@@ -1,6 +1,6 @@
 //! Tables of one measurement against another: a baseline, or two reports.
 
-use super::{Style, captioned, finish, new_table, share};
+use super::{Style, captioned, finish, new_table, share, signed, signed_interval};
 use crate::baseline::Change;
 use crate::diff::SetDiff;
 use crate::per_query::ScoredHit;
@@ -16,36 +16,19 @@ const SHOWN_CHARS: usize = 60;
 
 /// Two reports compared, one row for each arm and metric.
 pub fn diff(sets: &[SetDiff], style: Style) -> String {
-    let mut table = new_table(style);
-    table.set_header([
-        "set",
-        "a",
-        "b",
-        "metric",
-        "queries",
-        "a",
-        "b",
-        "b - a",
-        "95% interval",
-        "p",
-        "p Holm",
-        "p bootstrap",
-        "effect",
-        "smallest",
-        "better",
-        "worse",
-    ]);
+    let header = "set, a, b, metric, queries, a, b, b - a, 95% interval, p, p Holm, p bootstrap, effect, \
+        smallest, better, worse";
+    let mut table = new_table(style, header.split(", "));
     for set in sets {
         for row in &set.comparisons {
             let name = marked(&set.set, row.queries);
             let texts = [&name, &row.arm_a, &row.arm_b, &row.metric].map(String::clone);
-            let [low, high] = row.ci95;
             table.add_row(texts.into_iter().chain([
                 row.queries.to_string(),
                 share(row.a),
                 share(row.b),
-                format!("{:+.3}", row.difference),
-                format!("{low:+.3} to {high:+.3}"),
+                signed(row.difference),
+                signed_interval(row.ci95),
                 format!("{:.4}", row.p),
                 format!("{:.4}", row.p_holm),
                 format!("{:.4}", row.p_bootstrap),
@@ -61,23 +44,10 @@ pub fn diff(sets: &[SetDiff], style: Style) -> String {
 
 /// The queries that fell and rose most between two reports.
 pub fn moved(sets: &[SetDiff], style: Style) -> String {
-    let mut table = new_table(style);
-    table.set_header([
-        "set",
-        "arm",
-        "query",
-        "first hits of a",
-        "first hits of b",
-        "metric",
-        "a",
-        "b",
-    ]);
+    let header = "set, arm, query, first hits of a, first hits of b, metric, a, b";
+    let mut table = new_table(style, header.split(", "));
     for set in sets {
         for query in &set.moved {
-            let hits = |hits: &[ScoredHit]| {
-                let ids: Vec<&str> = hits.iter().map(|hit| hit.id.as_str()).collect();
-                excerpt(&ids.join(", "), SHOWN_CHARS)
-            };
             let arm = if query.arm_a == query.arm_b {
                 query.arm_a.clone()
             } else {
@@ -87,8 +57,8 @@ pub fn moved(sets: &[SetDiff], style: Style) -> String {
                 marked(&set.set, set.queries),
                 arm,
                 excerpt(&format!("{}: {}", query.id, query.query), SHOWN_CHARS),
-                hits(&query.hits_a),
-                hits(&query.hits_b),
+                first_hits(&query.hits_a),
+                first_hits(&query.hits_b),
                 query.metric.clone(),
                 share(query.a),
                 share(query.b),
@@ -98,10 +68,15 @@ pub fn moved(sets: &[SetDiff], style: Style) -> String {
     finish(table, 6)
 }
 
+fn first_hits(hits: &[ScoredHit]) -> String {
+    let ids: Vec<&str> = hits.iter().map(|hit| hit.id.as_str()).collect();
+    excerpt(&ids.join(", "), SHOWN_CHARS)
+}
+
 /// Metrics compared with a baseline.
 pub fn changes(changes: &[Change], max_drop: f64) -> String {
-    let mut table = new_table(Style::Terminal);
-    table.set_header(["set", "arm", "metric", "baseline", "now", "points", ""]);
+    let header = ["set", "arm", "metric", "baseline", "now", "points", ""];
+    let mut table = new_table(Style::Terminal, header);
     for change in changes {
         let result = if change.drops_more_than(max_drop) {
             "DROP"

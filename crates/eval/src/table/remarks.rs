@@ -7,10 +7,9 @@ use crate::report::{Report, SMALL, marked};
 /// Figures by the source of the queries, for sets that say it.
 pub fn sources(reports: &[Report], style: Style) -> String {
     let metrics = shown_metrics(reports);
-    let mut table = new_table(style);
     let names = metrics.iter().map(Metric::to_string);
     let first = ["set", "source", "queries", "arm"].map(String::from);
-    table.set_header(first.into_iter().chain(names));
+    let mut table = new_table(style, first.into_iter().chain(names));
     for report in reports {
         for source in &report.sources {
             for (arm, means) in &source.arms {
