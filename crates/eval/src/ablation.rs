@@ -3,7 +3,7 @@
 use toolscout_index::{Fusion, Mode, Parts};
 
 use super::Evaluation;
-use super::arms::{Arm, Limits};
+use super::arms::{Arm, of_mode};
 use super::bootstrap::{Interval, macro_interval};
 use super::judge::Scores;
 use super::metrics::{headline, mean};
@@ -123,13 +123,8 @@ fn by_model(parts: Parts) -> Parts {
 
 fn hybrid(name: &str, fusion: Fusion, parts: Parts) -> Arm {
     Arm {
-        name: name.into(),
-        mode: Mode::Hybrid,
-        fusion,
-        dense_weight: None,
         parts,
-        limits: Limits::default(),
-        is_as_set: false,
+        ..of_mode(Mode::Hybrid, fusion, name)
     }
 }
 
@@ -160,6 +155,7 @@ pub fn rows(evaluations: &[Evaluation], steps: &[Step]) -> Vec<Row> {
             name: step.arm.name.clone(),
             by_set: means(of_step),
             mean: averaged(of_step, seed),
+            // Query by query: what the queries have in common does not widen this interval.
             added: step
                 .after
                 .map(|before| averaged(&differences(of_step, &columns[before]), seed)),

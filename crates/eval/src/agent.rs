@@ -144,7 +144,9 @@ pub fn simulate(
 /// The set with only the queries that need several tools, sampled as planned.
 fn several_tools(mut set: EvalSet, plan: &AgentPlan) -> Result<EvalSet> {
     let queries = set.queries.len();
+    // By needs, and not by relevant tools: alternatives to each other are one need.
     set.queries.retain(|query| query.groups.len() > 1);
+    // No tool serves these, so there is nothing to play.
     set.unanswerable.clear();
     if set.queries.is_empty() {
         return Err(EvalError::NothingToPlay {

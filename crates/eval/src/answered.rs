@@ -189,6 +189,7 @@ impl Answer {
         let mut hits = vec![None; deepest.min(DEPTH)];
         for (position, rank) in self.ranks.iter().enumerate() {
             let Some(rank) = rank else { continue };
+            // A stored rank of 0 wraps around to a place that no list has.
             if let Some(hit) = hits.get_mut(rank.wrapping_sub(1)) {
                 *hit = Some(position);
             }
@@ -229,6 +230,7 @@ pub fn figures(queries: &[AnsweredQuery], arm: usize, metrics: &[Metric]) -> Vec
 
 /// The scores of the answers to queries with relevant tools.
 pub(super) fn scores<'a>(answers: impl Iterator<Item = &'a Answer>, metrics: &[Metric]) -> Scores {
+    // Without relevant tools there are no ranks, and nothing to measure.
     let judged: Vec<&Answer> = answers.filter(|answer| !answer.ranks.is_empty()).collect();
     let mut columns = Vec::with_capacity(metrics.len());
     for metric in metrics {
@@ -288,6 +290,7 @@ impl<'a> Earlier<'a> {
     /// What an arm answered to the same query with the same judgement.
     pub fn answer(&self, query: &AnsweredQuery, arm: usize) -> Option<&'a Answer> {
         let earlier = self.0.get(query.id.as_str())?;
+        // The same id with another judgement is another query.
         if !earlier.is_same(query) {
             return None;
         }
@@ -341,6 +344,7 @@ pub fn change(pairs: &[(&Answer, &Answer)], metrics: &[Metric]) -> Change {
         ..Change::default()
     };
     for (now, before) in now.column(main).iter().zip(before.column(main)) {
+        // Where one has no value, neither comparison is true.
         change.better += usize::from(now > before);
         change.worse += usize::from(now < before);
     }

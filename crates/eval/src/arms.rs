@@ -76,6 +76,7 @@ impl Arm {
 
     /// The arm that searches as a catalog is set.
     pub fn as_set(name: &str) -> Arm {
+        // Mode and fusion are of no account: the catalog has its own.
         Arm {
             is_as_set: true,
             ..of_mode(Mode::Auto, Fusion::Convex, name)
@@ -119,6 +120,7 @@ impl Arm {
             Some(budget_ms) => query.budget_ms(budget_ms),
             None => query,
         };
+        // What a query does not say is taken from the settings of the catalog.
         if self.is_as_set {
             return query;
         }
@@ -141,7 +143,7 @@ impl Arm {
     }
 }
 
-fn of_mode(mode: Mode, fusion: Fusion, name: &str) -> Arm {
+pub(super) fn of_mode(mode: Mode, fusion: Fusion, name: &str) -> Arm {
     Arm {
         name: name.into(),
         mode,

@@ -92,6 +92,7 @@ impl Baseline {
                 )));
             }
             for metric in gated {
+                // By default metrics are gated that small sets do not have.
                 if arm.means.value(*metric).is_none() {
                     continue;
                 }
@@ -125,6 +126,7 @@ impl Baseline {
             arms: &arms,
             metrics: &metrics,
         };
+        // Once more: if an arm failed, the run has fewer of them than it planned.
         self.check(&planned, gated)?;
         let earlier = self.of_set(report)?;
         let mut changes = Vec::new();

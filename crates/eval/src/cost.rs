@@ -47,6 +47,7 @@ pub struct CostReport {
 impl CostReport {
     /// The cost of a build, with the peak memory so far.
     pub fn of(build: &Build) -> Self {
+        // A clock may be too coarse for the time of a small catalog.
         let rate = |seconds: f64| build.tools as f64 / seconds.max(f64::EPSILON);
         CostReport {
             index_s: build.index_s,

@@ -193,6 +193,7 @@ impl EvalSet {
         };
         let known: std::collections::HashSet<&str> =
             tools.iter().map(|tool| tool.id.as_str()).collect();
+        // Numbered before any is left out: a removed tool does not change the ids of other queries.
         for (number, (text, mut relevant)) in called.into_iter().enumerate() {
             relevant.retain(|id| known.contains(id.as_str()));
             if !relevant.is_empty() {
@@ -241,6 +242,7 @@ impl EvalSet {
             }
         }
         let raw = RawSet {
+            // Only files give tools an `id` beside their name.
             id_fields: vec![None; tools.len()],
             tools,
             queries,
@@ -253,12 +255,8 @@ impl EvalSet {
     }
 
     fn new(path: &Path, raw: RawSet, load: &Load<'_>) -> Result<Self> {
-        let empty = |what| EvalError::Empty {
-            path: path.to_owned(),
-            what,
-        };
         if raw.tools.is_empty() {
-            return Err(empty("tools"));
+            return Err(EvalError::empty(path, "tools"));
         }
         let mut ids = ToolIds::new(path, &raw.tools, raw.id_fields)?;
         let relevant_ids = ids.choose(&raw.queries.queries);
@@ -266,6 +264,7 @@ impl EvalSet {
         let mut queries = Vec::new();
         let mut unanswerable = raw.queries.unanswerable;
         for query in raw.queries.queries {
+            // Its judgements may show that no tool serves it, which its line did not say.
             match resolver.resolve(query)? {
                 Resolved::Judged(query) => queries.push(query),
                 Resolved::Unanswerable(query) => unanswerable.push(query),
@@ -274,7 +273,7 @@ impl EvalSet {
         }
         let left_out = raw.queries.left_out.and(&resolver.left_out);
         if queries.is_empty() {
-            return Err(empty("queries"));
+            return Err(EvalError::empty(path, "queries"));
         }
         let (name, path) = (name_of(path), path.to_owned());
         Ok(EvalSet {
@@ -445,7 +444,8 @@ struct RawQueries {
 }
 
 fn name_of(path: &Path) -> String {
-    let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    // `.` and `..` have no name of their own.
+    let whole = path.canonicalize().unwrap_or(path.to_owned());
     match whole.file_name() {
         Some(name) => name.to_string_lossy().into_owned(),
         // The root of a file system, or a path that ends in `..` and does not exist.

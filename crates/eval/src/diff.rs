@@ -139,6 +139,7 @@ pub fn diff(a: &Path, b: &Path, plan: &DiffPlan) -> Result<Diff> {
     let (of_a, of_b) = (read_reports(a)?, read_reports(b)?);
     let mut sets = Vec::new();
     for earlier in &of_a {
+        // A set that only one of the files has is left out.
         let same = of_b.iter().find(|later| later.set == earlier.set);
         if let Some(later) = same {
             let pair = Pair {
@@ -317,11 +318,10 @@ impl Pair<'_> {
         let main = headline(&shared);
         let mut chosen = vec![main];
         for metric in &shared {
-            let mut same = shared
-                .iter()
-                .filter(|other| other.measure == metric.measure);
-            let is_deepest = same.all(|other| other.depth <= metric.depth);
-            if metric.measure != main.measure && is_deepest {
+            let mut others = shared.iter();
+            let has_deeper =
+                others.any(|other| other.measure == metric.measure && other.depth > metric.depth);
+            if metric.measure != main.measure && !has_deeper {
                 chosen.push(*metric);
             }
         }
@@ -406,6 +406,7 @@ fn compared(
         difference: found.difference,
         ci95: found.interval,
         p: found.p,
+        // Replaced in `correct`, when all comparisons are known.
         p_holm: found.p,
         p_bootstrap: found.p_bootstrap,
         effect_size: found.effect_size,
@@ -442,6 +443,7 @@ fn moved_most(
     moved.sort_by(|one, other| (one.b - one.a).total_cmp(&(other.b - other.a)));
     let rose = moved.split_off(moved.partition_point(|query| query.b < query.a));
     moved.truncate(LISTED);
+    // Backwards: those that rose most are at the end.
     moved.extend(rose.into_iter().rev().take(LISTED));
     moved
 }

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::Evaluation;
 use super::bootstrap::{Interval, Paired, paired};
 use super::judge::Scores;
+use super::latency::Latency;
 use super::metrics::{Metric, headline};
 use super::report::Report;
 
@@ -84,7 +85,10 @@ impl EmbedderFigures {
             None => (None, None),
         };
         let main = report.arm(&report.main_arm);
-        let embedding = main.and_then(|arm| Some(arm.latency?.embed_ms));
+        let (request_ms, request_p95_ms) = match main.and_then(|arm| arm.latency) {
+            Some(Latency { embed_ms, .. }) => (Some(embed_ms.p50), Some(embed_ms.p95)),
+            None => (None, None),
+        };
         let price = spent.price(spent.query_tokens);
         EmbedderFigures {
             embedder: embedder.to_owned(),
@@ -95,8 +99,8 @@ impl EmbedderFigures {
             difference_ci95,
             degraded: main.map_or(0, |arm| arm.degraded),
             tools_s: report.cost.as_ref().and_then(|cost| cost.embed_s),
-            request_ms: embedding.map(|embedding| embedding.p50),
-            request_p95_ms: embedding.map(|embedding| embedding.p95),
+            request_ms,
+            request_p95_ms,
             tools_price: spent.price(spent.tool_tokens),
             thousand_requests_price: price.map(|price| price / spent.query_texts as f64 * 1e3),
         }

@@ -226,6 +226,14 @@ impl EvalError {
         }
     }
 
+    /// A set without tools or queries.
+    pub(crate) fn empty(path: impl AsRef<Path>, what: &'static str) -> Self {
+        EvalError::Empty {
+            path: path.as_ref().to_owned(),
+            what,
+        }
+    }
+
     /// An invalid value of an option.
     pub fn option(
         option: &'static str,

@@ -123,6 +123,7 @@ impl FeaturesFile {
     /// # Errors
     /// [`EvalError::Io`].
     pub fn finish(mut self) -> Result<()> {
+        // A writer that is only dropped would swallow the error.
         let flushed = self.file.flush();
         flushed.map_err(EvalError::failed_to("write", &self.path))
     }
@@ -245,6 +246,7 @@ impl<'a> FeatureLine<'a> {
             query: asked.id,
             held_out: part.held_out.is_some(),
             answerable: relevant > 0,
+            // Before any tool was removed.
             none: asked.relevant.is_empty(),
             relevant,
             tools: &measured.tools,

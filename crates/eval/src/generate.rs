@@ -61,6 +61,7 @@ fn words(name: &str) -> String {
 
 fn first_sentence(description: &str) -> String {
     let line = description.trim().lines().next().unwrap_or_default();
+    // A dot without a space after it may be part of a name or of a number.
     let end = line.find(". ").unwrap_or(line.len());
     line[..end].trim_end_matches('.').to_lowercase()
 }

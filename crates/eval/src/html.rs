@@ -22,6 +22,7 @@ const SHOWN_CHARS: usize = 320;
 pub fn page(reports: &[Report]) -> String {
     let title = format!("Tool search on {}", set_names(reports));
     let mut sections: String = reports.iter().map(section).collect();
+    // An average of one set would be that set again.
     if reports.len() > 1 {
         sections.insert_str(0, &quality::overview(reports));
     }

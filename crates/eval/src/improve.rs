@@ -206,6 +206,7 @@ pub fn improve(trials: &Trials<'_>, on_kind: &dyn Fn(Kind)) -> Result<Improved> 
     let before = search.mean_of_all(&search.before);
     let mut changes = Vec::new();
     for kind in Kind::ALL {
+        // Texts are given, and not learned: without any this kind is not tried.
         if kind == Kind::Texts && trials.texts.is_empty() {
             continue;
         }
@@ -245,6 +246,7 @@ impl<'a> Search<'a> {
         let all: Vec<usize> = (0..count).collect();
         let before = trial.rankings(&content, &all)?;
         let requests = numbered_requests(trials.set);
+        // By request: a query must not be asked with what an equal text taught.
         let mut order: Vec<usize> = (0..distinct(&requests)).collect();
         Random::new(SEED, "folds").shuffle(&mut order);
         let mut folds = vec![0; order.len()];
@@ -305,6 +307,7 @@ impl<'a> Search<'a> {
         let gain = paired(&after, &before, SEED);
         change.after = mean(&after);
         change.gain_ci95 = gain.interval;
+        // Bonferroni's correction: with seven kinds, one gains by chance more easily.
         change.p = (gain.p * Kind::ALL.len() as f64).min(1.0);
         change.decision = match change.after > change.before {
             false => Decision::NoGain,
@@ -326,10 +329,12 @@ impl<'a> Search<'a> {
                 change.lost = losers.len();
             }
             if losers.is_empty() {
+                // The entries that brought the gain may be those that were left out.
                 if entries.is_empty() || self.mean_of_all(&after) <= before {
                     return Ok(Decision::NoGain);
                 }
                 change.entries = entries;
+                // The next kinds are tried on top of it.
                 self.content = content;
                 self.before = after;
                 return Ok(Decision::Accepted);
@@ -356,8 +361,12 @@ impl<'a> Search<'a> {
         after: &[Vec<ToolIndex>],
         is_why: fn(&Self, &Entry, usize, &[ToolIndex]) -> bool,
     ) -> bool {
-        let mut losers = losers.iter();
-        losers.any(|&query| is_why(self, entry, query, &after[query]))
+        for &query in losers {
+            if is_why(self, entry, query, &after[query]) {
+                return true;
+            }
+        }
+        false
     }
 
     /// The queries that have none of their tools among the first five hits any more.
@@ -408,6 +417,7 @@ impl<'a> Search<'a> {
     /// The values of all queries, each with what the others taught.
     fn untaught_values(&mut self, kind: Kind, entries: &[Entry]) -> Result<Vec<f64>> {
         let all = self.all();
+        // Nothing to hold back: these entries are not learned from other queries.
         if !kind.is_learned() {
             let after = self.trial.rankings(&self.content.with(entries), &all)?;
             return Ok(self.values(&all, &after));
@@ -556,12 +566,12 @@ impl<'a> Search<'a> {
     }
 
     fn column(&self, metric: Metric, queries: &[usize], rankings: &[Vec<ToolIndex>]) -> Vec<f64> {
-        let queries = queries.iter().map(|&query| &self.trials.set.queries[query]);
-        let mut hits = Vec::with_capacity(rankings.len());
-        for (query, ranking) in queries.clone().zip(rankings) {
+        let (mut hits, mut judgements) = (Vec::new(), Vec::new());
+        for (&query, ranking) in queries.iter().zip(rankings) {
+            let query = &self.trials.set.queries[query];
             hits.push(query.judged_hits(ranking));
+            judgements.push(&query.judgements);
         }
-        let judgements = queries.map(|query| &query.judgements);
         let scores = Scores::of_hits(&[metric], hits.iter().map(Vec::as_slice).zip(judgements));
         scores.column(metric).to_vec()
     }

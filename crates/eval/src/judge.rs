@@ -95,6 +95,7 @@ pub fn tolerant_hits(query: &EvalQuery, ranking: &[ToolIndex], twins: &Twins) ->
     let mut missing: HashSet<ToolIndex> = query.relevant.iter().copied().collect();
     let mut hits = JudgedHits::new();
     for &hit in ranking {
+        // The tool itself, unless a twin has stood for it.
         if missing.remove(&hit) {
             hits.push(query.position(hit));
             continue;
@@ -146,13 +147,13 @@ impl Face {
     fn of(tool: &Tool) -> Self {
         // `send_mail` and `sendMail` are one name.
         let letters = tool.id.name().chars().filter(|c| c.is_alphanumeric());
-        let words = tool
-            .description
-            .split(|c: char| !c.is_alphanumeric())
-            .filter(|word| !word.is_empty());
+        let words = tool.description.split(|c: char| !c.is_alphanumeric());
+        let mut description: BTreeSet<String> = words.map(str::to_lowercase).collect();
+        // What lies between two separators that follow each other.
+        description.remove("");
         Face {
             name: letters.flat_map(char::to_lowercase).collect(),
-            description: words.map(str::to_lowercase).collect(),
+            description,
         }
     }
 }

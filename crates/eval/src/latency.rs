@@ -78,6 +78,7 @@ impl Latency {
             .iter()
             .map(|&position| set.queries[position].text.as_str())
             .collect();
+        // A set may have fewer queries than that.
         for text in texts.iter().cycle().take(WARM_UP) {
             engine.answer(text, arm, HITS, Detail::Plain)?;
         }

@@ -106,9 +106,9 @@ impl Plan {
         }
         let mut metrics = Metric::all(&self.depths);
         let deepest = self.depths.iter().copied().max().unwrap_or(1);
+        // Where no tool is judged as irrelevant, a hit without a judgement says nothing.
         if set.has_irrelevant() {
-            let unjudged = |depth: &usize| Metric::new(Measure::Unjudged, *depth);
-            metrics.extend(self.depths.iter().map(unjudged));
+            metrics.extend(metrics::at_each(Measure::Unjudged, &self.depths));
         }
         if set.has_order() {
             metrics.push(Metric::new(Measure::Tau, deepest));
@@ -122,11 +122,13 @@ impl Plan {
         if !self.metrics.is_empty() {
             return self.metrics.clone();
         }
-        let is_shown = |metric: &&Metric| metric.measure != Measure::Success;
-        if self.shows_all_depths {
-            return measured.iter().filter(is_shown).copied().collect();
+        if !self.shows_all_depths {
+            return Vec::new();
         }
-        Vec::new()
+        // The table has no room for success: where one tool is right, it equals recall.
+        let mut shown = measured.to_vec();
+        shown.retain(|metric| metric.measure != Measure::Success);
+        shown
     }
 }
 

@@ -161,12 +161,13 @@ fn check(set: &EvalSet, plan: &Plan, embeds: bool) -> Result<()> {
     if plan.arms.is_empty() {
         return Err(EvalError::option("--arms", "", "name at least one"));
     }
-    match plan.arms.iter().find(|arm| arm.needs_vectors()) {
-        Some(arm) if !embeds => Err(EvalError::NoEmbedder {
-            arm: arm.name.clone(),
-        }),
-        _ => Ok(()),
+    for arm in &plan.arms {
+        if arm.needs_vectors() && !embeds {
+            let arm = arm.name.clone();
+            return Err(EvalError::NoEmbedder { arm });
+        }
     }
+    Ok(())
 }
 
 fn scores_of(set: &EvalSet, plan: &Plan, runs: &[ArmRun]) -> Vec<Scores> {
@@ -225,10 +226,12 @@ impl Measurement<'_> {
                 }
             }
         }
+        // Before the files of runs are read, as one of them may have this name too.
         let main = runs.iter().position(|run: &ArmRun| run.name == "hybrid");
         let main = main.unwrap_or(runs.len() - 1);
         for path in &self.plan.runs {
             runs.push(run_file::read_run(path, self.set, self.plan.run_order)?);
+            // It was another program that searched.
             latencies.push(None);
         }
         let scores = scores_of(self.set, self.plan, &runs);
@@ -250,6 +253,10 @@ impl Measurement<'_> {
         })
     }
 
+    fn has(&self, part: Part) -> bool {
+        self.plan.parts.contains(&part)
+    }
+
     fn arm(&self, arm: &Arm) -> Result<(ArmRun, Option<Latency>)> {
         self.progress.stage(
             &format!("searching with {}", arm.name),
@@ -257,7 +264,7 @@ impl Measurement<'_> {
         );
         let depth = MAX_K.min(self.set.tools.len());
         let run = ArmRun::of(self.set, self.engine, arm, depth, &|| self.progress.step())?;
-        if !self.plan.parts.contains(&Part::Cost) {
+        if !self.has(Part::Cost) {
             return Ok((run, None));
         }
         self.progress.stage(&format!("timing {}", arm.name), 0);
@@ -307,22 +314,21 @@ impl Measurement<'_> {
         let Some(workspace) = self.workspace else {
             return Ok(());
         };
-        let has = |part| self.plan.parts.contains(&part);
-        if has(Part::Tokens) {
+        if self.has(Part::Tokens) {
             self.progress.stage("counting tokens", 0);
             report.tokens = Some(TokensReport::of(self.set, rankings));
         }
-        if has(Part::Cost) {
+        if self.has(Part::Cost) {
             report.cost = Some(CostReport::of(build));
             for &size in &self.plan.scale {
                 report.scale.push(self.at_size(workspace, size)?);
             }
         }
         let arm = &self.plan.arms[main];
-        if has(Part::NoMatch) {
+        if self.has(Part::NoMatch) {
             report.no_match = self.no_match(workspace, arm)?;
         }
-        if has(Part::Memory) {
+        if self.has(Part::Memory) {
             let queries = self.set.queries.len();
             self.progress.stage("searching with a memory", queries);
             let step = || self.progress.step();
@@ -334,6 +340,7 @@ impl Measurement<'_> {
 
     fn no_match(&self, workspace: &Workspace, arm: &Arm) -> Result<Option<NoMatchReport>> {
         let held_out = HeldOut::draw(self.set, self.plan.seed);
+        // Nothing can be told apart then.
         if !held_out.has_both_kinds() {
             return Ok(None);
         }
@@ -349,6 +356,7 @@ impl Measurement<'_> {
         self.progress
             .stage(&format!("a catalog of {size} tools"), 0);
         let (tools, grown) = scale::resized(self.set, size, self.plan.seed)?;
+        // The peak is then that of this size.
         cost::reset_peak_rss();
         let (catalog, build) = workspace.of_tools(self.set, &tools, &mut |embedded| {
             self.progress.done(embedded.done)

@@ -85,6 +85,7 @@ impl MemoryReport {
         let memory = copy.catalog.memory();
         memory.set_switch(Switch::On)?;
         memory.insert(&entries)?;
+        // The same searches again, so that only the memory makes the difference.
         let with = column()?;
         let gain = paired(&with, &without, seed);
         let learned: HashSet<&ToolId> = entries.iter().map(|entry| &entry.tool).collect();

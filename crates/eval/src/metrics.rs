@@ -143,6 +143,7 @@ impl Metric {
 
     /// The metric of one query; `NaN` where it has none.
     pub fn of(self, hits: &[Option<usize>], judgements: &Judgements) -> f64 {
+        // Hits below those that nobody judged move up.
         if self.judged_only {
             let judged: JudgedHits = hits.iter().copied().filter(Option::is_some).collect();
             return formulas::value(self, &judged, judgements);
@@ -160,7 +161,8 @@ pub fn headline(metrics: &[Metric]) -> Metric {
         .unwrap_or(Metric::new(Measure::Ndcg, 10))
 }
 
-fn at_each(measure: Measure, depths: &[usize]) -> impl Iterator<Item = Metric> {
+/// This measure at each of these depths.
+pub(crate) fn at_each(measure: Measure, depths: &[usize]) -> impl Iterator<Item = Metric> {
     depths.iter().map(move |&depth| Metric::new(measure, depth))
 }
 

@@ -51,6 +51,7 @@ impl HeldOut {
         for query in &set.queries {
             unanswerable.push(query.relevant.iter().all(is_gone));
         }
+        // No tool serves these, whether some are removed or not.
         unanswerable.resize(set.queries.len() + set.unanswerable.len(), true);
         HeldOut {
             tools,

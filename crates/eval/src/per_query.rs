@@ -129,8 +129,8 @@ pub fn per_query(set: &EvalSet, runs: &[ArmRun], scores: &[Scores]) -> Vec<Query
 
 fn judgement(set: &EvalSet, query: &EvalQuery) -> QueryReport {
     let ids = |positions: &[usize]| -> Vec<String> {
-        let tools = positions.iter().map(|position| query.judged[*position]);
-        tools.map(|tool| set.id_of(tool)).collect()
+        let tools = positions.iter();
+        tools.map(|tool| set.id_of(query.judged[*tool])).collect()
     };
     let judgements = &query.judgements;
     let mut judged = BTreeMap::new();
@@ -173,7 +173,10 @@ pub fn values(scores: &Scores, query: usize) -> BTreeMap<String, Option<f64>> {
     let mut values = BTreeMap::new();
     for (metric, column) in scores.metrics.iter().zip(&scores.columns) {
         // JSON has no `NaN`.
-        let value = Some(column[query]).filter(|value| !value.is_nan());
+        let value = match column[query] {
+            value if value.is_nan() => None,
+            value => Some(value),
+        };
         values.insert(metric.to_string(), value);
     }
     values

@@ -32,6 +32,7 @@ const MAX_JSON_STARTS: usize = 8;
 /// # Errors
 /// None that these arms have.
 pub fn arms(searcher: &Searcher) -> Result<Vec<Arm>> {
+    // Without an embedder there are no hits by meaning.
     let names: &[&str] = if searcher.embedder_ids() == "none" {
         &["lexical"]
     } else {
@@ -61,6 +62,7 @@ pub fn tools<'a>(
     for id in judged {
         ids.extend(ToolId::parse(id));
     }
+    // A judged tool may have been removed since.
     Ok(ids.iter().filter_map(|id| searcher.tool(id)).collect())
 }
 
@@ -164,6 +166,7 @@ pub fn agreement(a: &[JudgedLine], b: &[JudgedLine]) -> Agreement {
         }
         let before = grades.len();
         for (tool, &one) in &line.relevant {
+            // Only pairs that both have judged can agree or not.
             let Some(&two) = other.relevant.get(tool) else {
                 continue;
             };

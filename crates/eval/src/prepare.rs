@@ -136,8 +136,12 @@ impl Workspace {
             return Ok(false);
         };
         // A ranker that has no forest for these embedders takes no part, whatever it has seen.
-        let ids = self.embedders.iter().map(|embedder| embedder.id());
-        Ok(ranker.model_or_stand_in(ids).is_some() && ranker.seen().include(set.query_texts()))
+        let has_forest = ranker.model_or_stand_in(self.embedder_ids()).is_some();
+        Ok(has_forest && ranker.seen().include(set.query_texts()))
+    }
+
+    fn embedder_ids(&self) -> impl Iterator<Item = &str> + Clone {
+        self.embedders.iter().map(|embedder| embedder.id())
     }
 
     /// Clears the cache of query vectors: another set has other queries.
@@ -149,14 +153,10 @@ impl Workspace {
 
     /// The ids of the embedders, joined with `+`; `none` without embedders.
     pub fn embedder(&self) -> String {
-        match self.embedders.as_slice() {
-            [] => "none".into(),
-            some => some
-                .iter()
-                .map(|embedder| embedder.id())
-                .collect::<Vec<_>>()
-                .join("+"),
+        if !self.embeds() {
+            return "none".to_owned();
         }
+        self.embedder_ids().collect::<Vec<_>>().join("+")
     }
 
     /// Brings the catalog of a set up to date: exactly its tools, with every vector. Costs almost
@@ -265,6 +265,7 @@ impl Workspace {
         let index_s = self.time_indexing(&name, tools)?;
         self.discard(&name)?;
         let temporary = self.temporary(name.clone())?;
+        // Without texts: they are of the tools of the set, and some of these are variations.
         let embedding = fill(&temporary.catalog, tools, |_| None, embedded)?;
         let disk_bytes = temporary.catalog.stats()?.disk_bytes;
         let start = Instant::now();
@@ -465,7 +466,7 @@ fn set_texts<'a>(
 /// The name of a set's catalog: the name of the set as a folder name, with a digest of its path and its
 /// texts, so that two sets with one name have two catalogs.
 fn catalog_name(set: &EvalSet) -> String {
-    let path = set.path.canonicalize().unwrap_or_else(|_| set.path.clone());
+    let path = set.path.canonicalize().unwrap_or(set.path.clone());
     let mut digest = Sha256::new();
     digest.update(path.to_string_lossy().as_bytes());
     for (tool, texts) in &set.texts {

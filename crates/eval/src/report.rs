@@ -234,13 +234,16 @@ pub fn marked(set: &str, queries: usize) -> String {
 impl ArmReport {
     /// The results of an evaluated run.
     pub fn of(run: &ArmRun, scores: &Scores, latency: Option<Latency>, seed: u64) -> Self {
-        let totals = latency.map(|latency| latency.total_ms);
+        let [p50_ms, p95_ms, p99_ms] = match latency.map(|latency| latency.total_ms) {
+            Some(total) => [total.p50, total.p95, total.p99].map(Some),
+            None => [None; 3],
+        };
         ArmReport {
             name: run.name.clone(),
             means: Means::of(scores),
-            p50_ms: totals.map(|total| total.p50),
-            p95_ms: totals.map(|total| total.p95),
-            p99_ms: totals.map(|total| total.p99),
+            p50_ms,
+            p95_ms,
+            p99_ms,
             ci95: Intervals(
                 scores
                     .metrics
@@ -300,6 +303,7 @@ pub fn comparisons(arms: &[(&str, &Scores)], seed: u64) -> Vec<Comparison> {
                 difference: paired.difference,
                 ci95: paired.interval,
                 p: paired.p,
+                // Replaced below, when all p-values are known.
                 p_holm: paired.p,
             });
         }
@@ -365,6 +369,7 @@ fn by_name<S: Serializer>(arms: &[ArmReport], serializer: S) -> Result<S::Ok, S:
 
 fn read_by_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ArmReport>, D::Error> {
     let arms: Vec<(String, ArmReport)> = ordered::read(deserializer)?;
+    // The names are the keys of the object.
     let arms = arms.into_iter();
     Ok(arms.map(|(name, arm)| ArmReport { name, ..arm }).collect())
 }

@@ -43,12 +43,10 @@ pub fn report_of(
         let scores = scores(answers.iter().copied(), metrics);
         let run = ArmRun {
             name: arm.name.clone(),
-            // Stored answers name tools by their ids, and the report needs no more of them.
-            rankings: Vec::new(),
-            scores: Vec::new(),
             degraded: answers.iter().filter(|answer| answer.degraded).count(),
             abstained: answers.iter().filter(|answer| answer.no_match).count(),
-            file: None,
+            // Stored answers name tools by their ids; the report needs no rankings of positions.
+            ..ArmRun::default()
         };
         reports.push(ArmReport::of(&run, &scores, Some(arm.latency), SEED));
         columns.push((arm.name.as_str(), scores));
@@ -132,7 +130,9 @@ fn answer(arm: Option<&QueryOfArm>, relevant: &[String], worth: &Worth) -> Answe
             .iter()
             .map(|id| arm.ranks.get(id).copied())
             .collect(),
+        // A report shows "no match" by the lack of hits alone.
         no_match: arm.hits.is_empty(),
+        // It has the number of degraded answers, but not which they are.
         degraded: false,
         worth: worth.clone(),
         values: Some(arm.values.clone()),

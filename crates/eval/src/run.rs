@@ -57,7 +57,7 @@ impl Engine for Searcher {
 }
 
 /// The answers of one arm to every query of a set.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ArmRun {
     /// The name of the arm, or of the run file.
     pub name: String,
@@ -95,9 +95,7 @@ impl ArmRun {
             name: arm.name.clone(),
             rankings: Vec::with_capacity(answers.len()),
             scores: Vec::with_capacity(answers.len()),
-            degraded: 0,
-            abstained: 0,
-            file: None,
+            ..ArmRun::default()
         };
         for answer in answers {
             run.rankings.push(answer.ranking);
@@ -203,6 +201,7 @@ pub(super) fn each_text<T: Send>(
     let work = || -> toolscout_index::Result<Vec<(usize, T)>> {
         let mut done = Vec::new();
         loop {
+            // Nothing but the number itself is shared, so no order of memory is needed.
             let position = next.fetch_add(1, Ordering::Relaxed);
             let Some(text) = texts.get(position) else {
                 return Ok(done);

@@ -61,6 +61,7 @@ pub fn read_run(path: &Path, set: &EvalSet, order: RunOrder) -> Result<ArmRun> {
         match (queries.find(&query), hit) {
             (Some(row), Ok(hit)) => hits[row].push(hit),
             (Some(_), Err(unknown_tool)) => return Err(unknown_tool),
+            // The run may be of the whole set, and the set a sample of its queries.
             (None, _) => {
                 unknown.insert(query);
             }
@@ -68,11 +69,7 @@ pub fn read_run(path: &Path, set: &EvalSet, order: RunOrder) -> Result<ArmRun> {
     }
     let mut run = ArmRun {
         name: run_name(path),
-        rankings: Vec::new(),
-        scores: Vec::new(),
-        degraded: 0,
-        abstained: 0,
-        file: None,
+        ..ArmRun::default()
     };
     let mut facts = RunFacts {
         unknown_queries: unknown.len(),
@@ -199,6 +196,7 @@ fn ordered(
     hits.retain(|hit| seen.insert(hit.tool));
     facts.duplicates += before - hits.len();
     facts.deepest = facts.deepest.max(hits.len());
+    // 0 until the first query that has hits.
     facts.shallowest = match facts.shallowest {
         0 => hits.len(),
         least => least.min(hits.len()),

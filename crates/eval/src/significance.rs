@@ -82,6 +82,7 @@ fn bootstrap_p(differences: &[f64], seed: u64) -> f64 {
     let centred: Vec<f64> = differences.iter().map(|value| value - observed).collect();
     // Sums in another order may differ in the last bits and must still count as equal.
     let least = observed.abs() * (1.0 - 1e-12) * centred.len() as f64;
+    // With fewer than a hundred, no p-value could be below .01.
     let resamples = RESAMPLES.min(MAX_DRAWS / centred.len()).max(100);
     let mut random = Random::new(seed, "bootstrap test");
     let mut as_far = 0;

@@ -60,6 +60,7 @@ fn run_file(set: &EvalSet, run: &ArmRun) -> String {
         let query = escape(&query.id);
         let mut before = f32::INFINITY;
         for (index, (&tool, score)) in ranking.iter().zip(scores).enumerate() {
+            // In single precision, as trec_eval reads it: a smaller step would be a tie.
             let score = (*score as f32).min(before.next_down());
             before = score;
             let tool = escape(set.tool(tool).id.as_str());

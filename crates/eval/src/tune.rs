@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use toolscout_index::{Fusion, Mode, Parts, Results, Searcher, Settings};
+use toolscout_index::{Fusion, Mode, Results, Searcher, Settings};
 
-use super::arms::{Arm, Limits};
+use super::arms::{Arm, of_mode};
 use super::bootstrap::{Interval, paired};
 use super::dataset::{EvalSet, ToolIndex};
 use super::error::{EvalError, Result};
@@ -112,7 +112,7 @@ pub fn tune(
     let split = Split::draw(set, seed)?;
     let knobs = engine.knobs();
     let start: Vec<f32> = knobs.iter().map(|knob| knob.value).collect();
-    let best = climb(&split.train, engine, &knobs, on_trial)?;
+    let best = climb(&split.train, engine, (&knobs, &start), on_trial)?;
     let train = [
         column(&split.train, engine, &start)?,
         column(&split.train, engine, &best)?,
@@ -327,6 +327,7 @@ impl Split {
             .retain(|query| query.relevant.iter().all(trains));
         test.queries
             .retain(|query| !query.relevant.iter().any(trains));
+        // Those that need tools of both halves.
         let left_out = set.queries.len() - train.queries.len() - test.queries.len();
         for (part, half) in [(&train, "train"), (&test, "test")] {
             let found = part.queries.len();
@@ -352,10 +353,10 @@ impl Split {
 fn climb(
     train: &EvalSet,
     engine: &dyn Adjustable,
-    knobs: &[Knob],
+    (knobs, start): (&[Knob], &[f32]),
     on_trial: &(dyn Fn() + Sync),
 ) -> Result<Vec<f32>> {
-    let mut best: Vec<f32> = knobs.iter().map(|knob| knob.value).collect();
+    let mut best = start.to_vec();
     let mut best_mean = super::metrics::mean(&column(train, engine, &best)?);
     for _ in 0..PASSES {
         let before = best.clone();
@@ -375,6 +376,7 @@ fn climb(
                 }
             }
         }
+        // Another pass would try the same again.
         if best == before {
             break;
         }
@@ -383,15 +385,8 @@ fn climb(
 }
 
 fn column(set: &EvalSet, engine: &dyn Adjustable, values: &[f32]) -> Result<Vec<f64>> {
-    let hybrid = Arm {
-        name: "hybrid".into(),
-        mode: Mode::Hybrid,
-        fusion: Fusion::Convex,
-        dense_weight: None,
-        parts: Parts::ALL,
-        limits: Limits::default(),
-        is_as_set: false,
-    };
+    // The fusion that weights the legs: by rank alone there is no weight to tune.
+    let hybrid = of_mode(Mode::Hybrid, Fusion::Convex, "hybrid");
     let depth = TARGET_DEPTH.min(set.tools.len());
     let run = ArmRun::of(set, &*engine.at(values)?, &hybrid, depth, &|| ())?;
     Ok(Scores::strict(set, &run, &[TARGET]).column(TARGET).to_vec())

@@ -40,10 +40,12 @@ impl Engine for Watched<'_> {
         let results = self.engine.answer(text, arm, depth, detail)?;
         let cause = results.degraded.as_ref().map(|degraded| &degraded.cause);
         let Some(DegradedCause::EmbedderFailed(reason)) = cause else {
+            // One answer shows that the embedder is there.
             self.failures.store(0, Ordering::Relaxed);
             return Ok(results);
         };
         let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
+        // An endpoint may miss a request now and then; the report counts such answers.
         if failures < MOST_FAILURES {
             return Ok(results);
         }

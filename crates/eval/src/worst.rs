@@ -5,7 +5,7 @@ use toolscout_index::Explain;
 use utoipa::ToSchema;
 
 use super::arms::Arm;
-use super::dataset::{EvalSet, ToolIndex};
+use super::dataset::EvalSet;
 use super::error::Result;
 use super::judge::Scores;
 use super::metrics::headline;
@@ -71,6 +71,7 @@ pub fn worst(
     scores: &Scores,
 ) -> Result<Vec<WorstQuery>> {
     let column = scores.column(headline(&scores.metrics));
+    // `NaN` is not below 1 either: a query without a value is not bad.
     let mut order: Vec<usize> = (0..column.len())
         .filter(|&query| column[query] < 1.0)
         .collect();
@@ -78,15 +79,7 @@ pub fn worst(
     order.sort_by(|&a, &b| column[a].total_cmp(&column[b]));
     let mut reported = Vec::with_capacity(REPORTED);
     for query in order.into_iter().take(REPORTED) {
-        let ranking = &run.rankings[query];
-        reported.push(worst_query(
-            set,
-            engine,
-            arm,
-            ranking,
-            query,
-            column[query],
-        )?);
+        reported.push(worst_query(set, engine, arm, run, query, column[query])?);
     }
     Ok(reported)
 }
@@ -95,7 +88,7 @@ fn worst_query(
     set: &EvalSet,
     engine: &dyn Engine,
     arm: &Arm,
-    ranking: &[ToolIndex],
+    run: &ArmRun,
     position: usize,
     score: f64,
 ) -> Result<WorstQuery> {
@@ -109,7 +102,7 @@ fn worst_query(
     let mut relevant = Vec::with_capacity(query.relevant.len());
     for tool in &query.relevant {
         // In the whole run: the answer above has the first hits alone.
-        let place = ranking.iter().position(|hit| hit == tool);
+        let place = run.rankings[position].iter().position(|hit| hit == tool);
         relevant.push(RelevantTool {
             id: set.id_of(*tool),
             description: set.tool(*tool).description.clone(),

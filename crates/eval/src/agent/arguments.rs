@@ -88,6 +88,7 @@ fn type_of(schema: &Value) -> &str {
             .filter_map(Value::as_str)
             .find(|name| *name != "null")
             .unwrap_or("null"),
+        // Many schemas leave out the type of an object.
         _ if schema.get("properties").is_some() => "object",
         _ => "string",
     }
@@ -95,6 +96,7 @@ fn type_of(schema: &Value) -> &str {
 
 fn number(schema: &Value) -> f64 {
     let limit = |name: &str| schema.get(name).and_then(Value::as_f64);
+    // One beyond an exclusive limit, so that integers fit too.
     let lowest = limit("minimum").or(limit("exclusiveMinimum").map(|limit| limit + 1.0));
     let highest = limit("maximum").or(limit("exclusiveMaximum").map(|limit| limit - 1.0));
     let step = limit("multipleOf").unwrap_or(1.0);
@@ -120,6 +122,7 @@ fn string(schema: &Value) -> Value {
         .get("minLength")
         .and_then(Value::as_u64)
         .unwrap_or(0)
+        // A schema may require any length, as it may require any number of items.
         .min(1_000) as usize;
     Value::String(format!("{text:x<shortest$}"))
 }

@@ -18,12 +18,12 @@ pub fn tokens(text: &str) -> usize {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     let key = hasher.finish();
-    let known = || COUNTED.lock();
-    if let Some(&tokens) = known().get(&key) {
+    if let Some(&tokens) = COUNTED.lock().get(&key) {
         return tokens;
     }
+    // Counted without the lock, so that other threads can read meanwhile.
     let tokens = toolbox::o200k(text);
-    let mut counted = known();
+    let mut counted = COUNTED.lock();
     if counted.len() >= MAX_REMEMBERED {
         counted.clear();
     }

@@ -35,6 +35,7 @@ impl ToolSearch for Few {
     }
 
     fn version(&self) -> Version {
+        // These tools never change.
         Version::default()
     }
 }

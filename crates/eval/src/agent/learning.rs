@@ -20,7 +20,7 @@ use crate::bootstrap::{Interval, paired};
 use crate::dataset::EvalSet;
 use crate::error::{EvalError, Result};
 use crate::judge::Scores;
-use crate::metrics::{Measure, Metric, mean};
+use crate::metrics::{Measure, Metric, at_each, mean};
 use crate::random::Random;
 use crate::run::ArmRun;
 use crate::{Progress, Workspace};
@@ -115,6 +115,7 @@ pub fn learn(
     workspace: &Workspace,
     progress: &dyn Progress,
 ) -> Result<LearningReport> {
+    // No call serves them, so they would teach nothing.
     set.unanswerable.clear();
     progress.stage("embedding tools", 0);
     workspace.prepare(&set, &mut |embedded| progress.done(embedded.done))?;
@@ -133,7 +134,7 @@ pub fn learn(
         let turns = stage.play(POLICY, &|| progress.step())?;
         Ok::<_, EvalError>(ArmFigures::of(POLICY, &turns, plan.seed))
     };
-    // The snapshot remembers, and is told of nothing.
+    // A snapshot uses the memory, but calls are not reported to it: measuring teaches nothing.
     let searcher = copy.catalog.searcher();
     let held = Arc::clone(&searcher);
     let snapshot: Arc<dyn ToolSearch> = Arc::new(CurrentSnapshot(move || Arc::clone(&held)));
@@ -148,6 +149,7 @@ pub fn learn(
     let scores_before = search("searching before")?;
     let played = Arc::clone(&snapshot);
     let before = play(&held_out, &of_held_out, played, "playing before")?;
+    // Only now, so that everything before was searched without it.
     memory.set_switch(Switch::On)?;
     // The catalog itself, and not a snapshot: it is told of calls, and learns from them.
     let taught = Arc::new(copy.catalog.clone());
@@ -187,9 +189,8 @@ pub fn learn(
 }
 
 fn metrics() -> Vec<Metric> {
-    let at_each = |measure| DEPTHS.map(move |depth| Metric::new(measure, depth));
-    let metrics = [at_each(Measure::Success), at_each(Measure::Recall)];
-    metrics.concat()
+    let found = at_each(Measure::Success, &DEPTHS);
+    found.chain(at_each(Measure::Recall, &DEPTHS)).collect()
 }
 
 /// The queries to play, and those that are held out, of which none is asked in the same words.

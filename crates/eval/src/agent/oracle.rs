@@ -146,6 +146,7 @@ impl Task {
             if need.met {
                 continue;
             }
+            // Any of the alternatives is enough.
             let mut tools = need.tools.iter();
             if let Some(tool) = tools.find(|(name, _)| visible.contains(name.as_str())) {
                 calls.push(tool.clone());
@@ -226,6 +227,7 @@ fn wordings(question: &str, random: &mut Random) -> Vec<(Vec<String>, Option<usi
     }
     sentences.truncate(MAX_SENTENCES);
     let words: Vec<&str> = question.split_whitespace().collect();
+    // A sample is ascending, so the words stay in their order.
     let half = random.sample(words.len(), words.len().div_ceil(2));
     let half: Vec<&str> = half.into_iter().map(|position| words[position]).collect();
     let [again, last] = LATER_LIMITS;

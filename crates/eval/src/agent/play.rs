@@ -100,8 +100,10 @@ impl<'a> Stage<'a> {
                 let mut random = Random::new(self.seed, &format!("oracle {number} {place}"));
                 cast.oracle
                     .begin_turn(Task::of(self.set, query, &mut random));
-                let turn = self.turn(&cast, &whole, number, query);
-                turns.push(turn.map_err(|reason| self.failed(query, reason))?);
+                match self.turn(&cast, &whole, number, query) {
+                    Ok(turn) => turns.push(turn),
+                    Err(reason) => return Err(self.failed(query, reason)),
+                }
                 on_turn();
             }
         }
@@ -125,6 +127,7 @@ impl<'a> Stage<'a> {
     ) -> Result<TurnFigures, String> {
         let asked = &self.set.queries[query];
         let agent = match cast.policy {
+            // An agent of its own: its catalog has the tools of this turn alone.
             Policy::Relevant => {
                 let relevant = asked.relevant.iter();
                 let relevant = relevant.map(|&tool| self.tools[tool as usize].clone());

@@ -67,7 +67,7 @@ impl AgentReport {
 }
 
 /// The results of one policy at one budget: means over the turns, unless noted otherwise.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ArmFigures {
     /// The policy.
     pub policy: String,
@@ -102,51 +102,50 @@ pub struct ArmFigures {
 impl ArmFigures {
     /// The results of these turns.
     pub(super) fn of(policy: Policy, turns: &[TurnFigures], seed: u64) -> Self {
+        let mut arm = ArmFigures {
+            policy: policy.name().to_owned(),
+            budget_tokens: policy.budget_tokens(),
+            ..ArmFigures::default()
+        };
         let mut succeeded = Vec::with_capacity(turns.len());
-        let mut rows = Vec::with_capacity(turns.len());
-        let (mut met, mut needs, mut calls_refused) = (0, 0, 0);
+        let (mut met, mut needs) = (0, 0);
         for turn in turns {
             met += turn.met;
             needs += turn.needs;
-            calls_refused += turn.refused;
             succeeded.push(f64::from(u8::from(turn.met == turn.needs)));
-            rows.push([
-                turn.figures.searches.into(),
-                turn.figures.rounds.into(),
-                turn.figures.tokens_in as f64,
-                turn.fresh_tokens as f64,
-                turn.figures.tokens_out as f64,
-                turn.figures.tools_injected as f64,
-                turn.figures.tools_evicted as f64,
-            ]);
+            arm.searches += f64::from(turn.figures.searches);
+            arm.rounds += f64::from(turn.figures.rounds);
+            arm.tokens_in += turn.figures.tokens_in as f64;
+            arm.tokens_in_fresh += turn.fresh_tokens as f64;
+            arm.tokens_out += turn.figures.tokens_out as f64;
+            arm.tools_injected += turn.figures.tools_injected as f64;
+            arm.tools_evicted += turn.figures.tools_evicted as f64;
+            arm.calls_refused += turn.refused;
         }
-        let [
-            searches,
-            rounds,
-            tokens_in,
-            tokens_in_fresh,
-            tokens_out,
-            tools_injected,
-            tools_evicted,
-        ] = column_means(&rows);
-        ArmFigures {
-            policy: policy.name().to_owned(),
-            budget_tokens: policy.budget_tokens(),
-            success: mean(&succeeded),
-            success_ci95: intervals(std::slice::from_ref(&succeeded), seed)
-                .first()
-                .copied(),
-            // Over all needs, and not a mean over turns: turns have different numbers of them.
-            needs_met: met as f64 / needs.max(1) as f64,
-            searches,
-            rounds,
-            tokens_in,
-            tokens_in_fresh,
-            tokens_out,
-            tools_injected,
-            tools_evicted,
-            calls_refused,
+        for sum in arm.means() {
+            *sum /= turns.len().max(1) as f64;
         }
+        arm.success = mean(&succeeded);
+        let intervals = intervals(std::slice::from_ref(&succeeded), seed);
+        arm.success_ci95 = intervals.first().copied();
+        // Over all needs, and not a mean over turns: turns have different numbers of them.
+        arm.needs_met = met as f64 / needs.max(1) as f64;
+        arm
+    }
+
+    /// All but the number of failed calls, which is a sum.
+    fn means(&mut self) -> [&mut f64; 9] {
+        [
+            &mut self.success,
+            &mut self.needs_met,
+            &mut self.searches,
+            &mut self.rounds,
+            &mut self.tokens_in,
+            &mut self.tokens_in_fresh,
+            &mut self.tokens_out,
+            &mut self.tools_injected,
+            &mut self.tools_evicted,
+        ]
     }
 
     /// The name of the arm: the policy, and the budget if there is one.
@@ -174,58 +173,23 @@ pub fn macro_average(reports: &[AgentReport]) -> Vec<ArmFigures> {
 /// The macro average of one arm; `None` if a set lacks it.
 fn average(arm: &ArmFigures, reports: &[AgentReport]) -> Option<ArmFigures> {
     let name = arm.name();
-    let mut rows = Vec::with_capacity(reports.len());
-    let mut calls_refused = 0;
-    for report in reports {
-        let same = report.arms.iter().find(|other| other.name() == name)?;
-        calls_refused += same.calls_refused;
-        rows.push([
-            same.success,
-            same.needs_met,
-            same.searches,
-            same.rounds,
-            same.tokens_in,
-            same.tokens_in_fresh,
-            same.tokens_out,
-            same.tools_injected,
-            same.tools_evicted,
-        ]);
-    }
-    let [
-        success,
-        needs_met,
-        searches,
-        rounds,
-        tokens_in,
-        tokens_in_fresh,
-        tokens_out,
-        tools_injected,
-        tools_evicted,
-    ] = column_means(&rows);
-    Some(ArmFigures {
+    // Without an interval: a report does not keep the turns that one would resample.
+    let mut average = ArmFigures {
         policy: arm.policy.clone(),
         budget_tokens: arm.budget_tokens,
-        success,
-        // The turns of a set are not kept, and without them there is nothing to resample.
-        success_ci95: None,
-        needs_met,
-        searches,
-        rounds,
-        tokens_in,
-        tokens_in_fresh,
-        tokens_out,
-        tools_injected,
-        tools_evicted,
-        calls_refused,
-    })
-}
-
-/// The mean of each column.
-fn column_means<const N: usize>(rows: &[[f64; N]]) -> [f64; N] {
-    std::array::from_fn(|column| {
-        let values: Vec<f64> = rows.iter().map(|row| row[column]).collect();
-        mean(&values)
-    })
+        ..ArmFigures::default()
+    };
+    for report in reports {
+        let same = report.arms.iter().find(|other| other.name() == name)?;
+        average.calls_refused += same.calls_refused;
+        for (sum, value) in average.means().into_iter().zip(same.clone().means()) {
+            *sum += *value;
+        }
+    }
+    for sum in average.means() {
+        *sum /= reports.len() as f64;
+    }
+    Some(average)
 }
 
 fn by_name<S: Serializer>(arms: &[ArmFigures], serializer: S) -> Result<S::Ok, S::Error> {

@@ -124,6 +124,7 @@ fn id_fields(bytes: &[u8], tools: usize) -> Vec<Option<String>> {
     let text = text.trim_start_matches('\u{feff}');
     let items = match serde_json::from_str(text) {
         Ok(Value::Array(items)) => items,
+        // A document with its tools, or a single tool.
         Ok(Value::Object(mut object)) => match object.remove("tools") {
             Some(Value::Array(items)) => items,
             _ => vec![Value::Object(object)],

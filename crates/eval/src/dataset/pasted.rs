@@ -105,6 +105,7 @@ pub fn read(text: &str, qrels: Option<&str>, tools: &[ToolId]) -> Result<Vec<Pas
                 second: number,
             });
         }
+        // What its own line says counts more than qrels.
         if query.judgement == Judgement::Absent
             && let Some(judged) = judgements.take(&query.raw.id)
         {
@@ -114,10 +115,7 @@ pub fn read(text: &str, qrels: Option<&str>, tools: &[ToolId]) -> Result<Vec<Pas
         queries.push(known.resolve(query)?);
     }
     if queries.is_empty() {
-        return Err(EvalError::Empty {
-            path: NAME.into(),
-            what: "lines",
-        });
+        return Err(EvalError::empty(NAME, "lines"));
     }
     Ok(queries)
 }
@@ -137,8 +135,10 @@ fn read_line(number: usize, line: &str) -> Result<Line> {
 
 fn read_object(number: usize, line: &str) -> Result<Line> {
     let path = Path::new(NAME);
-    let value: Value = serde_json::from_str(line)
-        .map_err(|error| EvalError::malformed(path, number, error.to_string()))?;
+    let value: Value = match serde_json::from_str(line) {
+        Ok(value) => value,
+        Err(error) => return Err(EvalError::malformed(path, number, error.to_string())),
+    };
     if !value.is_object() {
         let reason = "write one query a line, as an object or as plain text";
         return Err(EvalError::malformed(path, number, reason));
@@ -202,6 +202,7 @@ struct KnownTools<'a> {
 
 impl KnownTools<'_> {
     fn resolve(&self, query: Line) -> Result<PastedQuery> {
+        // These count in no figure, so tools that the catalog does not have are no error.
         let mut irrelevant = Vec::new();
         for (id, grade) in &query.raw.judged {
             if *grade <= 0.0 {

@@ -155,6 +155,7 @@ impl Columns {
         let [query, tool, grade] = match (self.0, cells.len()) {
             (Some(columns), len) if columns.iter().all(|column| *column < len) => columns,
             (None, 3) => [0, 1, 2],
+            // TREC has a second column that is always 0.
             (None, 4) => [0, 2, 3],
             (_, len) => {
                 let reason = format!(

@@ -52,13 +52,11 @@ pub(super) fn read_queries(files: &[PathBuf], set: &Path) -> Result<RawQueries> 
     for file in &judged_in {
         qrels.read(file)?;
     }
+    // A file without any query is told apart from one whose queries were all left out.
     let any = !queries.is_empty();
     let joined = join(queries, &mut qrels, judged_in.first());
     if any && joined.queries.is_empty() && joined.unanswerable.is_empty() {
-        return Err(EvalError::Empty {
-            path: set.to_owned(),
-            what: "judged queries",
-        });
+        return Err(EvalError::empty(set, "judged queries"));
     }
     Ok(joined)
 }
@@ -155,6 +153,7 @@ fn relevant(judged: &[(String, f64)]) -> Vec<(&str, f64)> {
 pub(super) fn judgement_of(path: &Path, line: usize, value: &Value) -> Result<Judgement> {
     let judged = match value.get("relevant") {
         None | Some(Value::Null) => return Ok(Judgement::Absent),
+        // `read_query` has refused what is neither a list nor an object.
         Some(value) => judged_of(value).unwrap_or_default(),
     };
     let is_none = value["kind"] == "none";

@@ -47,6 +47,7 @@ impl ToolIds {
             let Some(id) = id else { continue };
             by_field
                 .entry(id)
+                // Several tools have this field, so it names none of them.
                 .and_modify(|position| *position = None)
                 .or_insert(Some(position as ToolIndex));
         }
@@ -143,6 +144,7 @@ impl<'a> Resolver<'a> {
         let mut grades: HashMap<ToolIndex, f64> = HashMap::new();
         for (id, grade) in &query.judged {
             if let Some(tool) = self.find(&query, id, *grade)? {
+                // Two ids can name one tool; the higher grade counts.
                 let known = grades.entry(tool).or_insert(*grade);
                 *known = known.max(*grade);
             }
@@ -150,9 +152,11 @@ impl<'a> Resolver<'a> {
         let mut groups = Vec::new();
         for group in &query.groups {
             let group = self.all_of(&query, group)?;
-            groups.push(group);
+            // All its tools may be unknown, and left out.
+            if !group.is_empty() {
+                groups.push(group);
+            }
         }
-        groups.retain(|group| !group.is_empty());
         let mut order = Vec::new();
         for tool in self.all_of(&query, &query.order)? {
             if !order.contains(&tool) {
@@ -167,6 +171,7 @@ impl<'a> Resolver<'a> {
             let judged = self.judged(query, &grades, &groups, &order);
             return Ok(Resolved::Judged(judged));
         }
+        // It has relevant tools, and all of them are unknown.
         if query.judged.iter().any(|(_, grade)| *grade > 0.0) {
             self.left_out.queries_without_known_tool += 1;
             return Ok(Resolved::LeftOut);
@@ -186,6 +191,7 @@ impl<'a> Resolver<'a> {
         order: &[ToolIndex],
     ) -> EvalQuery {
         let mut judged: Vec<ToolIndex> = grades.keys().copied().collect();
+        // Ascending, as positions are looked up by binary search.
         judged.sort_unstable();
         let judgements = Judgements {
             grades: judged.iter().map(|tool| grades[tool]).collect(),

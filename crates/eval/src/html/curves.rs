@@ -160,6 +160,7 @@ fn distribution(report: &Report, arm: &str) -> Option<String> {
     }
     let all = right.iter().chain(&wrong).copied();
     let (low, high) = (all.clone().reduce(f64::min)?, all.reduce(f64::max)?);
+    // Nothing to tell apart, or an axis without a length.
     if right.is_empty() || wrong.is_empty() || high <= low {
         return None;
     }

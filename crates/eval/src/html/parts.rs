@@ -103,6 +103,7 @@ pub(super) fn cost(report: &Report) -> String {
         rows.push(("disk".into(), format!("{:.1} MiB", cost.disk_mb)));
     }
     if let Some(tokens) = &report.tokens {
+        // Against all tools in the prompt, as an agent without search has them.
         let saved = 100.0 * (1.0 - tokens.answer / tokens.catalog.max(1) as f64);
         rows.push((
             format!("tokens of all tools ({})", tokens.tokenizer),

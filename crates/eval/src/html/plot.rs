@@ -69,6 +69,7 @@ impl<'a> Axis<'a> {
 
     /// Where a value lies, from 0 to 1.
     fn share(&self, value: f64) -> f64 {
+        // What is beyond an end is drawn at the end, and not outside of the picture.
         ((value - self.start) / (self.end - self.start)).clamp(0.0, 1.0)
     }
 }

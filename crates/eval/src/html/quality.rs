@@ -13,6 +13,7 @@ pub(super) fn overview(reports: &[Report]) -> String {
     let Some(first) = reports.first() else {
         return String::new();
     };
+    // One metric for all sets, so that a column can be read from top to bottom.
     let Some(metric) = first.arms.first().map(ndcg_of) else {
         return String::new();
     };

@@ -76,13 +76,15 @@ pub struct Content {
 impl Content {
     /// That of a catalog.
     pub fn of(searcher: &Searcher) -> Self {
-        let texts = searcher.tools().filter_map(|tool| {
-            let enrichment = searcher.enrichment(&tool.id)?.clone();
-            Some((tool.id.clone(), enrichment))
-        });
+        let mut texts = BTreeMap::new();
+        for tool in searcher.tools() {
+            if let Some(enrichment) = searcher.enrichment(&tool.id) {
+                texts.insert(tool.id.clone(), enrichment.clone());
+            }
+        }
         Content {
             words: searcher.owner_words().cloned().unwrap_or_default(),
-            texts: texts.collect(),
+            texts,
             search: searcher.settings().search,
         }
     }
@@ -121,6 +123,7 @@ impl Content {
                 writer.set_enrichment(&tool, texts)?;
             }
         }
+        // Tools that had texts before, and have none now.
         let gone = before.texts.keys();
         let gone: Vec<ToolId> = gone
             .filter(|id| !self.texts.contains_key(id))
@@ -193,6 +196,7 @@ impl Entry {
                 let count = names.len();
                 names.retain(|other| other != name);
                 let is_removed = names.len() < count;
+                // An empty list would not be the content that there was before.
                 if names.is_empty() {
                     words.aliases.remove(tool);
                 }
@@ -307,6 +311,7 @@ fn remove_text(texts: &mut BTreeMap<ToolId, Enrichment>, tool: &str, text: &str)
     }
     match Enrichment::new(left, present.model()) {
         Ok(left) => texts.insert(id, left),
+        // No text is left, and there is no enrichment without one.
         Err(_) => texts.remove(&id),
     };
     true

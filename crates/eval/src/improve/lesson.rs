@@ -136,6 +136,7 @@ impl<'a> Teacher<'a> {
                     *tools_with.entry(name).or_default() += 1;
                 }
                 for (term, word) in distinct_terms(&lesson.query.text) {
+                    // A word that the definition has finds the tool by itself.
                     if !of_tool.all.contains(&term) {
                         by_term.entry(term).or_default().push((word, tool));
                     }

@@ -43,6 +43,7 @@ impl<'a> Trial<'a> {
         content: &Content,
         queries: &[usize],
     ) -> Result<Vec<Vec<ToolIndex>>> {
+        // Writing is slow, so what the copy has already is not written again.
         if *content != self.content {
             self.write(content)?;
         }
@@ -66,6 +67,7 @@ impl<'a> Trial<'a> {
         let mut writer = catalog.writer()?;
         content.write(&self.content, &mut writer, &catalog.searcher())?;
         writer.commit()?;
+        // New texts have no vectors yet.
         writer.embed_pending(&mut |_| ControlFlow::Continue(()))?;
         self.content = content.clone();
         Ok(())

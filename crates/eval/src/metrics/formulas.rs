@@ -82,8 +82,12 @@ impl Query<'_> {
 
     fn recall(&self) -> f64 {
         let needs = self.judgements.needs(self.from);
-        let is_met = |need: &&Vec<usize>| need.iter().any(|tool| self.top.contains(&Some(*tool)));
-        share(needs.iter().filter(is_met).count() as f64, needs.len())
+        let mut met = 0;
+        for need in &needs {
+            // One of the alternatives is enough.
+            met += usize::from(need.iter().any(|tool| self.top.contains(&Some(*tool))));
+        }
+        share(met as f64, needs.len())
     }
 
     fn reciprocal_rank(&self) -> f64 {
@@ -122,6 +126,7 @@ impl Query<'_> {
         let (mut unsatisfied, mut sum) = (1.0, 0.0);
         for (index, &hit) in self.top.iter().enumerate() {
             let satisfies = (self.grade(hit).exp2() - 1.0) / HIGHEST_GRADE.exp2();
+            // A grade beyond the scale satisfies for sure, and not more than that.
             let satisfies = satisfies.min(1.0);
             sum += unsatisfied * satisfies / (index + 1) as f64;
             unsatisfied *= 1.0 - satisfies;
@@ -140,6 +145,7 @@ impl Query<'_> {
                 continue;
             }
             if self.is_relevant(hit) {
+                // As trec_eval has it, no more of them count than there are relevant tools.
                 sum += 1.0 - above.min(relevant) as f64 / most;
             } else {
                 above += 1;
@@ -169,6 +175,7 @@ impl Query<'_> {
             for later in &ranks[index + 1..] {
                 sum += match earlier.cmp(later) {
                     std::cmp::Ordering::Less => 1.0,
+                    // Neither was found.
                     std::cmp::Ordering::Equal => 0.0,
                     std::cmp::Ordering::Greater => -1.0,
                 };

@@ -26,6 +26,7 @@ pub(super) enum Cutoff {
 pub fn list(text: &str) -> Result<Vec<Metric>> {
     let mut depth = 0_usize;
     let mut metrics: Vec<Metric> = Vec::new();
+    // A comma within parentheses separates parameters.
     let is_end = |c: char| {
         match c {
             '(' => depth += 1,
@@ -122,6 +123,7 @@ fn read(text: &str) -> Option<Metric> {
             value.trim().trim_matches(['\'', '"']),
         )?;
     }
+    // A missing cut-off, or one that means nothing, is refused and not guessed.
     let fits = match metric.measure.cutoff() {
         Cutoff::Always => depth.is_some(),
         Cutoff::Optional => true,
@@ -164,6 +166,7 @@ fn set(metric: &mut Metric, key: &str, value: &str) -> Option<()> {
             let persistence: f64 = value.parse().ok()?;
             let thousandths = (persistence * 1000.0).round();
             let is_valid = persistence > 0.0 && persistence < 1.0;
+            // A rounded persistence would be another metric.
             let is_exact = (persistence * 1000.0 - thousandths).abs() < 1e-9;
             metric.measure = Measure::Rbp((is_valid && is_exact).then_some(thousandths as u16)?);
         }

@@ -97,6 +97,7 @@ pub fn reports_of<T: DeserializeOwned>(value: Value) -> Result<Vec<T>, String> {
         check_format(format)?;
     }
     let sets = match value {
+        // Earlier versions wrote an array, and one report without a list around it.
         Value::Array(reports) => reports,
         Value::Object(mut file) => match file.remove("sets") {
             Some(Value::Array(reports)) => reports,
@@ -108,8 +109,14 @@ pub fn reports_of<T: DeserializeOwned>(value: Value) -> Result<Vec<T>, String> {
     if sets.is_empty() {
         return Err("it has no set".to_owned());
     }
-    let read = |report| serde_json::from_value(report).map_err(|error| error.to_string());
-    sets.into_iter().map(read).collect()
+    let mut reports = Vec::with_capacity(sets.len());
+    for report in sets {
+        match serde_json::from_value(report) {
+            Ok(report) => reports.push(report),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Ok(reports)
 }
 
 /// The error for a file without reports.
