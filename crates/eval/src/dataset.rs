@@ -271,6 +271,7 @@ impl EvalSet {
                 Resolved::LeftOut => {}
             }
         }
+        // What the readers of the files left out, and what looking up the tools did.
         let left_out = raw.queries.left_out.and(&resolver.left_out);
         if queries.is_empty() {
             return Err(EvalError::empty(path, "queries"));

@@ -73,6 +73,7 @@ pub fn joined(mut lines: Vec<JudgedLine>, others: Vec<JudgedLine>) -> Vec<Judged
         match lines.iter_mut().find(|line| line.query == other.query) {
             Some(line) => {
                 line.relevant.extend(other.relevant);
+                // Either may say nothing of its source.
                 let both = [line.source.take(), other.source];
                 line.source = Some(both.into_iter().flatten().collect::<Vec<_>>().join("+"));
             }

@@ -49,6 +49,7 @@ impl Random {
     /// Shuffles a slice.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
+            // Fisher and Yates: an item may also stay where it is.
             items.swap(last, self.below(last + 1));
         }
     }

@@ -87,7 +87,7 @@ pub fn figures(reports: &[Report], style: Style) -> String {
                 ];
                 for arm in &arms {
                     let (value, interval) = figures.value(arm, metric).unzip();
-                    // On one line in a terminal too: this table has many rows.
+                    // On one line in a terminal too, as in Markdown.
                     row.push(figure(value, interval.flatten(), Style::Markdown));
                 }
                 table.add_row(row);

@@ -54,6 +54,7 @@ impl TokensReport {
     /// Counts the tools of a set, and the first hits of these rankings as search results. Takes
     /// about a second for 5 MB of schemas.
     pub fn of(set: &EvalSet, rankings: &[Vec<ToolIndex>]) -> Self {
+        // The same answers in every format, so that formats can be compared.
         let mut answers: Vec<Vec<&Tool>> = Vec::new();
         for hits in rankings.iter().take(COUNTED_ANSWERS) {
             let hits = hits.iter().take(ANSWER_HITS);

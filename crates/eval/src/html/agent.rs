@@ -179,6 +179,7 @@ fn learned(report: &LearningReport) -> String {
         );
     }
     html.push_str("</table></div><h3>Conversations of the held-out queries</h3>");
+    // Both have one policy, so its name alone would not tell them apart.
     let arms = [("before", &report.before), ("after", &report.after)];
     let arms = arms.map(|(when, arm)| ArmFigures {
         policy: format!("{}, {when}", arm.policy),
