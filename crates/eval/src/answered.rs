@@ -344,7 +344,7 @@ pub fn change(pairs: &[(&Answer, &Answer)], metrics: &[Metric]) -> Change {
         ..Change::default()
     };
     for (now, before) in now.column(main).iter().zip(before.column(main)) {
-        // Where one has no value, neither comparison is true.
+        // `NaN` compares as neither: a query without a value counts as unchanged.
         change.better += usize::from(now > before);
         change.worse += usize::from(now < before);
     }

@@ -76,7 +76,7 @@ impl Arm {
 
     /// The arm that searches as a catalog is set.
     pub fn as_set(name: &str) -> Arm {
-        // Mode and fusion are of no account: the catalog has its own.
+        // Mode and fusion are not used: those of the catalog are.
         Arm {
             is_as_set: true,
             ..of_mode(Mode::Auto, Fusion::Convex, name)
@@ -165,7 +165,7 @@ fn arms_of(name: &str, fusions: &[Fusion]) -> Result<Vec<Arm>> {
         let reason = "use lexical, dense, hybrid, formula or auto, separated by commas";
         return Err(EvalError::option("--arms", name, reason));
     };
-    // The other modes fuse nothing, or as the catalog is set.
+    // Only the hybrid mode has an arm for each fusion.
     if mode != Mode::Hybrid {
         return Ok(vec![of_mode(mode, Fusion::Convex, mode.name())]);
     }

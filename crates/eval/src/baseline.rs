@@ -92,7 +92,7 @@ impl Baseline {
                 )));
             }
             for metric in gated {
-                // By default metrics are gated that small sets do not have.
+                // The default metrics have cut-offs that small sets do not reach.
                 if arm.means.value(*metric).is_none() {
                     continue;
                 }
@@ -126,7 +126,7 @@ impl Baseline {
             arms: &arms,
             metrics: &metrics,
         };
-        // Once more: if an arm failed, the run has fewer of them than it planned.
+        // Checked once more: if an arm failed, the run has fewer arms than planned.
         self.check(&planned, gated)?;
         let earlier = self.of_set(report)?;
         let mut changes = Vec::new();

@@ -264,14 +264,14 @@ impl EvalSet {
         let mut queries = Vec::new();
         let mut unanswerable = raw.queries.unanswerable;
         for query in raw.queries.queries {
-            // Its judgements may show that no tool serves it, which its line did not say.
+            // A query whose grades are all 0 turns out to be unanswerable here.
             match resolver.resolve(query)? {
                 Resolved::Judged(query) => queries.push(query),
                 Resolved::Unanswerable(query) => unanswerable.push(query),
                 Resolved::LeftOut => {}
             }
         }
-        // What the readers of the files left out, and what looking up the tools did.
+        // Counted while the files were read, and while the tools were looked up.
         let left_out = raw.queries.left_out.and(&resolver.left_out);
         if queries.is_empty() {
             return Err(EvalError::empty(path, "queries"));

@@ -168,7 +168,7 @@ pub fn diff(a: &Path, b: &Path, plan: &DiffPlan) -> Result<Diff> {
 
 /// Corrects the p-values for the number of all comparisons.
 fn correct(sets: &mut [SetDiff]) {
-    // Those of all sets together, because a reader looks through one table of them.
+    // Over all sets together, because readers look through one table of all comparisons.
     let mut all = Vec::new();
     for set in sets {
         all.extend(&mut set.comparisons);

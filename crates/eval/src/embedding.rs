@@ -125,7 +125,7 @@ fn metric_of(report: &Report) -> Metric {
 fn column(evaluation: &Evaluation, metric: Metric) -> Option<Vec<f64>> {
     let main = &evaluation.report.main_arm;
     let run = evaluation.runs.iter().find(|run| run.name == *main)?;
-    // Of the set as it was measured: its queries are the same for every embedder.
+    // Every embedder answered the same queries, so that their columns are pairs.
     let scores = Scores::strict(&evaluation.set, run, &[metric]);
     Some(scores.column(metric).to_vec())
 }

@@ -137,7 +137,7 @@ impl FeaturesFile {
         on_query: &(dyn Fn() + Sync),
     ) -> Result<()> {
         let mut asked: Vec<Asked> = set.queries.iter().map(Asked::judged).collect();
-        // They have no relevant tools that could be removed, so one run is enough.
+        // One run of these is enough: they have no relevant tools that could be removed.
         if part.held_out.is_none() {
             asked.extend(set.unanswerable.iter().map(Asked::unanswerable));
         }
@@ -246,7 +246,7 @@ impl<'a> FeatureLine<'a> {
             query: asked.id,
             held_out: part.held_out.is_some(),
             answerable: relevant > 0,
-            // Before any tool was removed.
+            // By the set itself, before any tool was removed.
             none: asked.relevant.is_empty(),
             relevant,
             tools: &measured.tools,

@@ -206,7 +206,7 @@ pub fn improve(trials: &Trials<'_>, on_kind: &dyn Fn(Kind)) -> Result<Improved> 
     let before = search.mean_of_all(&search.before);
     let mut changes = Vec::new();
     for kind in Kind::ALL {
-        // Texts are given, and not learned: without any this kind is not tried.
+        // Texts are given and not learned, so without any there is nothing to try.
         if kind == Kind::Texts && trials.texts.is_empty() {
             continue;
         }
@@ -307,7 +307,7 @@ impl<'a> Search<'a> {
         let gain = paired(&after, &before, SEED);
         change.after = mean(&after);
         change.gain_ci95 = gain.interval;
-        // Bonferroni's correction: with seven kinds, one gains by chance more easily.
+        // Bonferroni's correction: of seven kinds, one may well gain by chance.
         change.p = (gain.p * Kind::ALL.len() as f64).min(1.0);
         change.decision = match change.after > change.before {
             false => Decision::NoGain,

@@ -95,7 +95,7 @@ pub fn tolerant_hits(query: &EvalQuery, ranking: &[ToolIndex], twins: &Twins) ->
     let mut missing: HashSet<ToolIndex> = query.relevant.iter().copied().collect();
     let mut hits = JudgedHits::new();
     for &hit in ranking {
-        // The tool itself, unless a twin has stood for it.
+        // The relevant tool itself, if no twin has stood for it before.
         if missing.remove(&hit) {
             hits.push(query.position(hit));
             continue;
@@ -149,7 +149,7 @@ impl Face {
         let letters = tool.id.name().chars().filter(|c| c.is_alphanumeric());
         let words = tool.description.split(|c: char| !c.is_alphanumeric());
         let mut description: BTreeSet<String> = words.map(str::to_lowercase).collect();
-        // What lies between two separators that follow each other.
+        // Between two separators in a row there is an empty word.
         description.remove("");
         Face {
             name: letters.flat_map(char::to_lowercase).collect(),

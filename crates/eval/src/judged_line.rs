@@ -51,7 +51,7 @@ pub fn lines(
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for (query, tool) in pairs {
         let place = *places.entry(query.clone()).or_insert(lines.len());
-        // The first line of this text.
+        // The text is new: it was given the next place.
         if place == lines.len() {
             lines.push(JudgedLine {
                 id: format!("{prefix}-{}", place + 1),

@@ -78,7 +78,7 @@ impl Latency {
             .iter()
             .map(|&position| set.queries[position].text.as_str())
             .collect();
-        // A set may have fewer queries than that.
+        // Cycled, because a set may have fewer queries than the warm-up takes.
         for text in texts.iter().cycle().take(WARM_UP) {
             engine.answer(text, arm, HITS, Detail::Plain)?;
         }

@@ -231,12 +231,12 @@ impl Measurement<'_> {
         let main = main.unwrap_or(runs.len() - 1);
         for path in &self.plan.runs {
             runs.push(run_file::read_run(path, self.set, self.plan.run_order)?);
-            // It was another program that searched.
+            // Another program searched, so there is no latency of ours.
             latencies.push(None);
         }
         let scores = scores_of(self.set, self.plan, &runs);
         let arm = &self.plan.arms[main];
-        // They are searched once more, by an engine that has just failed.
+        // They are searched once more, and the engine has just failed.
         let worst = if unfinished.is_some() {
             Vec::new()
         } else {
@@ -340,7 +340,7 @@ impl Measurement<'_> {
 
     fn no_match(&self, workspace: &Workspace, arm: &Arm) -> Result<Option<NoMatchReport>> {
         let held_out = HeldOut::draw(self.set, self.plan.seed);
-        // Nothing can be told apart then.
+        // With one kind alone there is nothing to tell apart.
         if !held_out.has_both_kinds() {
             return Ok(None);
         }
@@ -356,7 +356,7 @@ impl Measurement<'_> {
         self.progress
             .stage(&format!("a catalog of {size} tools"), 0);
         let (tools, grown) = scale::resized(self.set, size, self.plan.seed)?;
-        // The peak is then that of this size.
+        // So that the peak is that of this size alone.
         cost::reset_peak_rss();
         let (catalog, build) = workspace.of_tools(self.set, &tools, &mut |embedded| {
             self.progress.done(embedded.done)

@@ -80,7 +80,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// Whether it has a cut-off: always, never, or as one likes.
+    /// Whether it has a cut-off: always, never, or as you like.
     fn cutoff(self) -> names::Cutoff {
         match self {
             Measure::Rprec | Measure::Bpref | Measure::Prefix => names::Cutoff::Never,
@@ -143,7 +143,7 @@ impl Metric {
 
     /// The metric of one query; `NaN` where it has none.
     pub fn of(self, hits: &[Option<usize>], judgements: &Judgements) -> f64 {
-        // Hits below those that nobody judged move up.
+        // Hits that nobody judged make room for those below them.
         if self.judged_only {
             let judged: JudgedHits = hits.iter().copied().filter(Option::is_some).collect();
             return formulas::value(self, &judged, judgements);

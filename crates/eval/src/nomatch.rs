@@ -289,7 +289,7 @@ fn spread(thresholds: &[f64]) -> Vec<f64> {
     for step in 0..=steps {
         chosen.push(thresholds[step * last / steps]);
     }
-    // A single threshold is first and last.
+    // With a single threshold, the first one is also the last one.
     chosen.dedup();
     chosen
 }

@@ -220,7 +220,7 @@ fn same(pairs: &[(f64, f64)]) -> f64 {
 /// Agreement beyond chance, divided by the most that is possible.
 fn kappa(pairs: &[(f64, f64)]) -> Option<f64> {
     let count = pairs.len() as f64;
-    // How often each judge gave each grade. By its bits, because numbers with fractions are no keys.
+    // How often each judge gave each grade, by the bits of the grade: an `f64` cannot be a key.
     let mut times: BTreeMap<u64, (usize, usize)> = BTreeMap::new();
     for (a, b) in pairs {
         times.entry(a.to_bits()).or_default().0 += 1;

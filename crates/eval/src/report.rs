@@ -166,7 +166,7 @@ impl Report {
         self.queries < SMALL
     }
 
-    /// What one has to know to read the figures, a sentence each.
+    /// What you have to know to read the figures, a sentence each.
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         if self.is_small() {
@@ -337,7 +337,7 @@ fn average(arm: &ArmReport, reports: &[Report]) -> Option<(String, Means)> {
     let mut means = Vec::new();
     for metric in arm.means.metrics() {
         let values = same.iter().map(|arm| arm.means.value(metric));
-        // Nor has a metric: a set with few tools has no deep cut-offs.
+        // Nor has a metric that one set lacks: one with few tools has no deep cut-offs.
         if let Some(values) = values.collect::<Option<Vec<f64>>>() {
             means.push((metric, mean(&values)));
         }

@@ -111,7 +111,7 @@ fn relevant_of(query: &QueryReport, from: f64) -> (Vec<String>, Worth) {
         let positions = known.filter_map(|id| ids.iter().position(|other| other == id));
         groups.push(positions.collect());
     }
-    // No grades stand for grades that are all 1, which is how a server stores them.
+    // An empty list stands for grades that are all 1.
     if grades.iter().all(|grade| *grade == 1.0) {
         grades.clear();
     }
@@ -132,7 +132,7 @@ fn answer(arm: Option<&QueryOfArm>, relevant: &[String], worth: &Worth) -> Answe
             .collect(),
         // A report shows "no match" by the lack of hits alone.
         no_match: arm.hits.is_empty(),
-        // It has the number of degraded answers, but not which they are.
+        // Reports count degraded answers, but do not say which they are.
         degraded: false,
         worth: worth.clone(),
         values: Some(arm.values.clone()),
@@ -187,7 +187,7 @@ pub fn check(report: &Report) -> Result<(), String> {
     Ok(())
 }
 
-/// A rank makes a list of so many hits, so a huge one would take all memory.
+/// Refuses ranks that no search gives: a list as long as a huge rank would take all memory.
 fn check_ranks(query: &str, name: &str, arm: &QueryOfArm) -> Result<(), String> {
     for (tool, rank) in &arm.ranks {
         if !(1..=MAX_RANK).contains(rank) {
@@ -207,7 +207,7 @@ fn check_means(report: &Report, arm: &ArmReport) -> Result<(), String> {
             .collect();
         let of_queries = metrics::mean(&values);
         let differs = (of_queries - mean).abs() > ROUNDING;
-        // Not a number differs from nothing.
+        // `NaN` differs from nothing, and would pass as equal.
         if differs || mean.is_nan() {
             return Err(format!(
                 "{metric} of the arm {:?} is {mean}, and the mean of its queries is {of_queries}",

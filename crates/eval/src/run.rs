@@ -155,7 +155,7 @@ pub struct RunFacts {
 }
 
 impl RunFacts {
-    /// What one would want to know, in a line.
+    /// What you would want to know, in a line.
     pub fn line(&self) -> String {
         let mut parts = vec![if self.deepest == self.shallowest {
             format!("{} a query", counted(self.deepest, "hit"))
@@ -215,7 +215,7 @@ pub(super) fn each_text<T: Send>(
         for worker in workers {
             match worker.join() {
                 Ok(done) => all.extend(done?),
-                // With the message of the panic, as if the engine had been called here.
+                // The panic goes on here with its own message.
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }

@@ -103,7 +103,7 @@ impl<'a> QueryIds<'a> {
         let (mut by_id, mut by_decoded) = (HashMap::new(), HashMap::new());
         for (row, query) in set.queries.iter().enumerate() {
             by_id.insert(query.id.as_str(), row);
-            // The set may mean an escape, or just have a percent sign.
+            // The percent sign may belong to an escape, or be one of the id itself.
             if query.id.contains('%') {
                 by_decoded.insert(unescape(&query.id), row);
             }

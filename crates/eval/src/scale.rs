@@ -32,7 +32,7 @@ pub fn resized(set: &EvalSet, size: usize, seed: u64) -> Result<(Vec<Tool>, usiz
 }
 
 fn variation(tool: &Tool, other: &Tool, round: usize) -> Result<Tool> {
-    // The tool itself is the first of its name.
+    // The original tool counts as the first of its name.
     let server = format!("{}-{}", tool.id.server(), round + 2);
     let mut made = Tool::new(server.trim_start_matches('-'), tool.id.name())?
         .with_description(other.description.as_str());

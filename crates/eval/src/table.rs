@@ -33,6 +33,7 @@ AUC: how well the signal alone separates both kinds of queries; 0.5 is chance";
 
 const OF_CONDENSED: &str = "\
 the same figures without hits that are not judged: what the judgements alone say";
+
 /// The style of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
@@ -198,7 +199,7 @@ pub fn latency(reports: &[Report], style: Style) -> String {
     let mut table = new_table(style, header.split(", "));
     for report in reports {
         for arm in &report.arms {
-            // Neither a file of a run was timed, nor a measurement without its cost.
+            // A file of a run has no latency, and no arm has one without the part `cost`.
             if let Some(latency) = &arm.latency {
                 table.add_row(latency_row(report, report.tools, &arm.name, latency));
             }

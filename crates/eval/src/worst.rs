@@ -71,7 +71,7 @@ pub fn worst(
     scores: &Scores,
 ) -> Result<Vec<WorstQuery>> {
     let column = scores.column(headline(&scores.metrics));
-    // `NaN` is not below 1 either: a query without a value is not bad.
+    // This leaves out queries without a value too: `NaN` is not below 1.
     let mut order: Vec<usize> = (0..column.len())
         .filter(|&query| column[query] < 1.0)
         .collect();
@@ -101,7 +101,7 @@ fn worst_query(
     )?;
     let mut relevant = Vec::with_capacity(query.relevant.len());
     for tool in &query.relevant {
-        // In the whole run: the answer above has the first hits alone.
+        // The rank in the whole run: the answer above has only the first hits.
         let place = run.rankings[position].iter().position(|hit| hit == tool);
         relevant.push(RelevantTool {
             id: set.id_of(*tool),

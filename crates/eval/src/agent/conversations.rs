@@ -44,7 +44,7 @@ pub fn recurring(set: &EvalSet, conversations: &[Conversation]) -> f64 {
         for &query in conversation {
             let needed = &set.queries[query].relevant;
             recurring += usize::from(needed.iter().any(|tool| seen.contains(tool)));
-            // Only now, so that the tools of a turn do not recur by themselves.
+            // Added after the check: the tools of this very turn do not recur.
             seen.extend(needed);
         }
         turns += conversation.len();

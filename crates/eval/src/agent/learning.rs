@@ -151,7 +151,7 @@ pub fn learn(
     let before = play(&held_out, &of_held_out, played, "playing before")?;
     // Only now, so that everything before was searched without it.
     memory.set_switch(Switch::On)?;
-    // The catalog itself, and not a snapshot: it is told of calls, and learns from them.
+    // The catalog itself and not a snapshot: calls are reported to it, and it learns from them.
     let taught = Arc::new(copy.catalog.clone());
     play(&asked, &conversations, taught, "learning")?;
     let learned = memory.entries(None, MAX_ENTRIES)?;
@@ -210,7 +210,7 @@ fn split(set: &EvalSet, plan: &AgentPlan) -> Result<(EvalSet, EvalSet)> {
         part.queries.push(set.queries[query].clone());
     }
     let texts: HashSet<&str> = asked.query_texts().map(str::trim).collect();
-    // A query that was asked in the same words would only show that the memory has it.
+    // A query in the same words would only show that the memory keeps what it is told.
     held_out
         .queries
         .retain(|query| !texts.contains(query.text.trim()));

@@ -122,7 +122,7 @@ impl Task {
 
     /// The response to a request.
     fn answer(&mut self, request: &ChatRequest) -> Vec<Delta> {
-        // A request that forbids calls shows its tools all the same.
+        // A request that forbids calls may still list tools, so these do not count as visible.
         let mut visible = HashSet::new();
         if request.tool_choice == ToolChoice::Auto {
             visible.extend(request.tools.iter().map(|tool| tool.name.as_str()));
@@ -165,7 +165,7 @@ impl Task {
                 named.extend(self.named_tool(need, messages));
             }
         }
-        // Words are needed only for tools whose names it has not seen.
+        // Tools that the messages name need no search by words.
         let (mut queries, limit) = if named.len() < open {
             self.wordings.pop().unwrap_or_default()
         } else {

@@ -173,7 +173,7 @@ pub fn macro_average(reports: &[AgentReport]) -> Vec<ArmFigures> {
 /// The macro average of one arm; `None` if a set lacks it.
 fn average(arm: &ArmFigures, reports: &[AgentReport]) -> Option<ArmFigures> {
     let name = arm.name();
-    // Without an interval: a report does not keep the turns that one would resample.
+    // Without an interval: a report does not keep the turns that would be resampled.
     let mut average = ArmFigures {
         policy: arm.policy.clone(),
         budget_tokens: arm.budget_tokens,

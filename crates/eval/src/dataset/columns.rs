@@ -30,7 +30,7 @@ pub(crate) fn unescape(text: &str) -> String {
         bytes.push(escaped.unwrap_or(*first));
         rest = if escaped.is_some() { &tail[2..] } else { tail };
     }
-    // `escape` writes nothing but text, so other bytes were no escapes.
+    // `escape` writes only text, so bytes that are no text were not escaped by it.
     String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
 }
 

@@ -17,7 +17,7 @@ const TOOL_EXTENSIONS: [&str; 5] = ["jsonl", "ndjson", "json", "yaml", "yml"];
 
 /// Reads a set; the queries from another file if one is given.
 pub(super) fn read_set(path: &Path, load: &Load<'_>) -> Result<RawSet> {
-    // First, so that a folder that is not there is not said to lack a file.
+    // Checked first: a missing folder would otherwise be said to lack a file.
     std::fs::read_dir(path).map_err(EvalError::failed_to("open the set", path))?;
     let corpus = json_files(path, "corpus")?;
     let (tools, id_fields) = if corpus.is_empty() {

@@ -53,7 +53,7 @@ impl PastedQuery {
     pub(super) fn raw(&self, relevant: &[String]) -> RawQuery {
         let mut judged = Vec::with_capacity(relevant.len() + self.irrelevant.len());
         for (position, id) in relevant.iter().enumerate() {
-            // No grades stand for grades that are all 1.
+            // An empty list stands for grades that are all 1.
             let grade = self.worth.grades.get(position).copied().unwrap_or(1.0);
             judged.push((id.clone(), grade));
         }

@@ -112,7 +112,7 @@ impl Qrels {
         if let Some(judged) = self.by_query.remove(query) {
             return Some(judged);
         }
-        // The file of queries may have its ids with escapes, and these are decoded.
+        // The id may be written with escapes, which were decoded when the judgements were read.
         self.by_query.remove(&unescape(query))
     }
 

@@ -88,7 +88,7 @@ impl ToolIds {
     }
 
     fn find_by_name(&self, id: &str) -> Option<ToolIndex> {
-        // As it is written comes first: a file may use `%` without meaning an escape.
+        // The id as it is written comes first: a file may use `%` without meaning an escape.
         let written = self.by_name.get(id).or(self.by_decoded.get(id));
         match written {
             Some(tool) => Some(*tool),
@@ -171,7 +171,7 @@ impl<'a> Resolver<'a> {
             let judged = self.judged(query, &grades, &groups, &order);
             return Ok(Resolved::Judged(judged));
         }
-        // It has relevant tools, and all of them are unknown.
+        // The query has relevant tools, but the set has none of them.
         if query.judged.iter().any(|(_, grade)| *grade > 0.0) {
             self.left_out.queries_without_known_tool += 1;
             return Ok(Resolved::LeftOut);
@@ -236,7 +236,7 @@ impl<'a> Resolver<'a> {
     fn find(&mut self, query: &RawQuery, id: &str, grade: f64) -> Result<Option<ToolIndex>> {
         match self.ids.find(id) {
             Some(tool) => Ok(Some(tool)),
-            // That an unknown tool is not relevant changes no figure.
+            // An unknown tool that is not relevant changes no figure.
             None if self.load.skip_unknown || grade <= 0.0 => {
                 self.left_out.unknown_tools += 1;
                 Ok(None)

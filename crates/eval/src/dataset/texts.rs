@@ -77,7 +77,7 @@ impl EvalSet {
         let Some(id) = text_of(value, &["id"]) else {
             return Err(malformed("no `id` of a tool".to_owned()));
         };
-        // As judgements name tools, else by its name.
+        // By the ids that the judgements use, and else by the name of the tool.
         let Some(tool) = self.judged_position(&id).or(self.position(&id)) else {
             if plan.skip_unknown {
                 return Ok(None);

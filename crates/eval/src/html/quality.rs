@@ -61,7 +61,7 @@ fn drawn_metrics(arm: &ArmReport) -> Vec<Metric> {
     metrics.retain(|metric| match metric.measure {
         Measure::Ndcg | Measure::Mrr => metric.depth == deepest,
         Measure::Recall | Measure::Complete => metric.depth == Some(5),
-        // Where one tool is right, it equals recall.
+        // Where one tool is right, success equals recall.
         Measure::Success => false,
         _ => true,
     });

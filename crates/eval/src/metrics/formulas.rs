@@ -126,7 +126,7 @@ impl Query<'_> {
         let (mut unsatisfied, mut sum) = (1.0, 0.0);
         for (index, &hit) in self.top.iter().enumerate() {
             let satisfies = (self.grade(hit).exp2() - 1.0) / HIGHEST_GRADE.exp2();
-            // A grade beyond the scale satisfies for sure, and not more than that.
+            // It is a probability, also for a grade beyond the scale.
             let satisfies = satisfies.min(1.0);
             sum += unsatisfied * satisfies / (index + 1) as f64;
             unsatisfied *= 1.0 - satisfies;
@@ -175,7 +175,7 @@ impl Query<'_> {
             for later in &ranks[index + 1..] {
                 sum += match earlier.cmp(later) {
                     std::cmp::Ordering::Less => 1.0,
-                    // Neither was found.
+                    // Only tools that were not found have equal ranks.
                     std::cmp::Ordering::Equal => 0.0,
                     std::cmp::Ordering::Greater => -1.0,
                 };

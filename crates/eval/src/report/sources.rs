@@ -78,7 +78,7 @@ pub(super) fn say(sources: &[SourceReport]) -> Option<String> {
     } else {
         ""
     };
-    // Templates are said to be easy beside other sources too, which they make look better.
+    // Said of mixed sets too: easy queries lift the figures of all.
     let easy = if sources.iter().any(|source| source.source == TEMPLATE) {
         " Queries by templates are easy: they have the words of the definitions."
     } else {

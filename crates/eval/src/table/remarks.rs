@@ -1,4 +1,4 @@
-//! What one has to know to read the figures.
+//! What you have to know to read the figures.
 
 use super::{Style, figure, finish, new_table, shown_metrics};
 use crate::metrics::Metric;
@@ -29,7 +29,7 @@ pub fn sources(reports: &[Report], style: Style) -> String {
     finish(table, 2)
 }
 
-/// What one has to know of the sources of the queries; empty for sets that do not say them.
+/// What you have to know of the sources of the queries; empty for sets that do not say them.
 pub fn said_sources(reports: &[Report]) -> String {
     let said = |report: &Report| Some(format!("{}: {}", report.set, report.said_sources()?));
     let lines: Vec<String> = reports.iter().filter_map(said).collect();
