@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use toolscout_index::memory::{MAX_ENTRIES, Switch};
+use toolscout_index::memory::{Entry, MAX_ENTRIES, Switch};
 
 use super::conversations::{self, Conversation};
 use super::play::Stage;
@@ -125,14 +125,9 @@ pub fn learn(
     let mut conversations = conversations::of(&asked, plan.turns, plan.seed);
     conversations.truncate(most);
     let of_held_out = conversations::of(&held_out, plan.turns, plan.seed);
-    let play = |set: &EvalSet,
-                conversations: &[Conversation],
-                catalog: Arc<dyn ToolSearch>,
-                what: &str| {
-        let stage = Stage::new(set, conversations, plan.seed, catalog)?;
-        progress.stage(what, conversations.iter().map(Vec::len).sum());
-        let turns = stage.play(POLICY, &|| progress.step())?;
-        Ok::<_, EvalError>(ArmFigures::of(POLICY, &turns, plan.seed))
+    let measure = |catalog: Arc<dyn ToolSearch>, what: &str| {
+        let stage = Stage::new(&held_out, &of_held_out, plan.seed, catalog)?;
+        play(&stage, &of_held_out, plan.seed, what, progress)
     };
     // A snapshot uses the memory, but calls are not reported to it: measuring teaches nothing.
     let searcher = copy.catalog.searcher();
@@ -147,25 +142,19 @@ pub fn learn(
         Ok::<_, EvalError>(Scores::strict(&held_out, &run, &metrics))
     };
     let scores_before = search("searching before")?;
-    let played = Arc::clone(&snapshot);
-    let before = play(&held_out, &of_held_out, played, "playing before")?;
+    let before = measure(Arc::clone(&snapshot), "playing before")?;
     // Only now, so that everything before was searched without it.
     memory.set_switch(Switch::On)?;
     // The catalog itself and not a snapshot: calls are reported to it, and it learns from them.
     let taught = Arc::new(copy.catalog.clone());
-    play(&asked, &conversations, taught, "learning")?;
+    let stage = Stage::new(&asked, &conversations, plan.seed, taught)?;
+    play(&stage, &conversations, plan.seed, "learning", progress)?;
     let learned = memory.entries(None, MAX_ENTRIES)?;
     let scores_after = search("searching after")?;
-    let after = play(&held_out, &of_held_out, snapshot, "playing after")?;
+    let after = measure(snapshot, "playing after")?;
     let mut searches = Vec::with_capacity(metrics.len());
     for &metric in &metrics {
         searches.push(Gain::of(metric, &scores_before, &scores_after, plan.seed));
-    }
-    let tools: HashSet<&str> = learned.iter().map(|entry| entry.tool.as_str()).collect();
-    let mut known = 0;
-    for query in &held_out.queries {
-        let mut relevant = query.relevant.iter().map(|tool| &set.tool(*tool).id);
-        known += usize::from(relevant.any(|id| tools.contains(id.as_str())));
     }
     let queries: HashSet<usize> = conversations.iter().flatten().copied().collect();
     Ok(LearningReport {
@@ -176,7 +165,7 @@ pub fn learn(
         asked: queries.len(),
         remembered: learned.len(),
         held_out: held_out.queries.len(),
-        known: known as f64 / held_out.queries.len().max(1) as f64,
+        known: known_share(&held_out, &learned),
         searches,
         before,
         after,
@@ -186,6 +175,30 @@ pub fn learn(
         trained_on: workspace.ranker_has_seen(&set)?,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })
+}
+
+/// Plays all conversations of a stage, with the progress of their turns.
+fn play(
+    stage: &Stage<'_>,
+    conversations: &[Conversation],
+    seed: u64,
+    what: &str,
+    progress: &dyn Progress,
+) -> Result<ArmFigures> {
+    progress.stage(what, conversations.iter().map(Vec::len).sum());
+    let turns = stage.play(POLICY, &|| progress.step())?;
+    Ok(ArmFigures::of(POLICY, &turns, seed))
+}
+
+/// The share of queries with a relevant tool that the memory has learned of.
+fn known_share(set: &EvalSet, learned: &[Entry]) -> f64 {
+    let tools: HashSet<&str> = learned.iter().map(|entry| entry.tool.as_str()).collect();
+    let mut known = 0;
+    for query in &set.queries {
+        let mut relevant = query.relevant.iter().map(|tool| &set.tool(*tool).id);
+        known += usize::from(relevant.any(|id| tools.contains(id.as_str())));
+    }
+    known as f64 / set.queries.len().max(1) as f64
 }
 
 fn metrics() -> Vec<Metric> {
