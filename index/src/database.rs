@@ -230,8 +230,8 @@ pub fn has_log(path: &Path) -> bool {
 
 /// Opens the file alone, without its logs. No other process may write to it meanwhile.
 pub fn open_alone(path: &Path) -> rusqlite::Result<Connection> {
-    // In a URI these characters would end the path.
-    let path = path.display().to_string();
+    // In a URI a percent sign begins an escape, and the other characters end the path.
+    let path = path.display().to_string().replace('%', "%25");
     let path = path.replace('?', "%3f").replace('#', "%23");
     let uri = format!("file:{path}?immutable=1");
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY

@@ -87,7 +87,7 @@ impl Dialect {
     }
 }
 
-/// What the proxy needs to know of a dialect.
+/// What the endpoint needs to know of a dialect.
 pub(super) trait Protocol: Sync {
     /// The field with the conversation.
     fn conversation_field(&self) -> &'static str;

@@ -80,7 +80,7 @@ const LARGE_BODY_BYTES: usize = 512 << 10;
 /// The longest list of models and the longest count of tokens.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 
-/// The settings of a proxy.
+/// The settings of the endpoint.
 #[derive(Clone, Debug)]
 pub struct DropInConfig {
     /// The provider.
@@ -213,7 +213,7 @@ struct DropInState {
 }
 
 impl DropIn {
-    /// A proxy that keeps its catalogs in this folder, searched with these embedders, which should
+    /// An endpoint that keeps its catalogs in this folder, searched with these embedders, which should
     /// take no time, on the threads of `cpu_pool`.
     ///
     /// # Errors

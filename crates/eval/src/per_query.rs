@@ -11,6 +11,8 @@ use super::judgements::{JudgedHits, Judgements};
 use super::metrics::Metric;
 use super::run::ArmRun;
 
+/// The deepest rank of a report: deeper than the run of any system.
+pub(crate) const MAX_RANK: usize = 100_000;
 /// First hits that are reported.
 const REPORTED_HITS: usize = 10;
 
@@ -98,7 +100,9 @@ impl QueryReport {
         let Some(of_arm) = self.arms.get(arm) else {
             return JudgedHits::new();
         };
-        let deepest = of_arm.ranks.values().copied().max().unwrap_or(0);
+        // A rank beyond the bound is an error of the file, and a list that long would take all memory.
+        let ranks = of_arm.ranks.values().copied();
+        let deepest = ranks.filter(|rank| *rank <= MAX_RANK).max().unwrap_or(0);
         let mut hits = vec![None; deepest];
         for (position, id) in self.judged.keys().enumerate() {
             let Some(rank) = of_arm.ranks.get(id) else {

@@ -9,12 +9,9 @@ use super::judge::Scores;
 use super::judgements::Worth;
 use super::latency::Latency;
 use super::metrics::{self, Metric};
-use super::per_query::{self, QueryOfArm, QueryReport, ScoredHit};
+use super::per_query::{self, MAX_RANK, QueryOfArm, QueryReport, ScoredHit};
 use super::report::{ArmReport, Report, by_source, comparisons};
 use super::run::ArmRun;
-
-/// The deepest rank of a report: deeper than the run of any system.
-const MAX_RANK: usize = 100_000;
 
 /// An arm of a server.
 #[derive(Clone, Debug)]

@@ -17,7 +17,7 @@ use crate::config::jsonc;
 
 /// The name of our entry in a client's list of servers.
 pub const ENTRY_NAME: &str = "toolscout";
-/// Numbered backups of one file; after these, a single unnumbered one is overwritten.
+/// Numbered backups of one file; after these, the last one is overwritten.
 const MAX_BACKUPS: usize = 1000;
 
 /// A client whose settings file and format are known.
@@ -476,12 +476,10 @@ pub struct Restored {
 /// [`InstallError`] when there is no backup, or it cannot be moved.
 pub fn restore(path: &Path) -> Result<Restored, InstallError> {
     let path = target_of(path);
-    let numbered = (1..MAX_BACKUPS).map(|number| with_suffix(&path, &format!("backup-{number}")));
-    // Their numbers have no gaps, but where somebody deleted one.
-    let newest = numbered.rev().find(|backup| backup.exists());
-    let Some(backup) = newest else {
+    let Some(newest) = newest_number(&path, "backup") else {
         return Err(InstallError::NoBackup { path });
     };
+    let backup = numbered(&path, "backup", newest);
     // The client may have written to them since.
     let mut replaced = None;
     if path.exists() {
@@ -493,16 +491,20 @@ pub fn restore(path: &Path) -> Result<Restored, InstallError> {
     Ok(Restored { backup, replaced })
 }
 
-/// The path with the first number behind it that no file has.
+/// The path with the number behind it that follows the newest one. A number that somebody deleted is not
+/// taken again, so that the highest is always the newest.
 fn free_name(path: &Path, suffix: &str) -> PathBuf {
-    for number in 1..MAX_BACKUPS {
-        let numbered = with_suffix(path, &format!("{suffix}-{number}"));
-        if !numbered.exists() {
-            return numbered;
-        }
-    }
+    let next = newest_number(path, suffix).map_or(1, |newest| newest + 1);
     // Nobody needs more of them, so the last one is overwritten.
-    with_suffix(path, suffix)
+    numbered(path, suffix, next.min(MAX_BACKUPS))
+}
+
+fn newest_number(path: &Path, suffix: &str) -> Option<usize> {
+    (1..=MAX_BACKUPS).rfind(|number| numbered(path, suffix, *number).exists())
+}
+
+fn numbered(path: &Path, suffix: &str, number: usize) -> PathBuf {
+    with_suffix(path, &format!("{suffix}-{number}"))
 }
 
 /// The key under which a file of servers lists them, and the servers. As the file is read: `servers`

@@ -286,12 +286,14 @@ impl Description {
     fn kinds(&self) -> Vec<&str> {
         let mut kinds = Vec::new();
         for package in &self.packages {
-            kinds.push(package.registry_type.as_str());
+            let kind = package.registry_type.as_str();
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
         }
         if !self.remotes.is_empty() {
             kinds.push("remote");
         }
-        kinds.dedup();
         kinds
     }
 

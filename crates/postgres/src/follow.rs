@@ -205,9 +205,10 @@ impl Applied<'_> {
             return Ok(());
         };
         let mut others: Vec<ToolId> = Vec::new();
-        for tool in self.searcher.tools() {
-            if !all.contains(&tool.id) {
-                others.push(tool.id.clone());
+        // By id, so that a tool whose row cannot be read goes too.
+        for id in self.searcher.ids_after(None) {
+            if !all.contains(id) {
+                others.push(id.clone());
             }
         }
         if !others.is_empty() {

@@ -137,7 +137,7 @@ pub async fn read(connection: &mut PgConnection, schema: &str) -> Result<Migrati
     if let Ok(number) = server.parse::<i32>()
         && number < OLDEST_SERVER
     {
-        let (is, wanted) = (&server[..2], OLDEST_SERVER / 10_000);
+        let (is, wanted) = (number / 10_000, OLDEST_SERVER / 10_000);
         return refused(format!(
             "the store is PostgreSQL {is}; it must be {wanted} or newer"
         ));

@@ -251,7 +251,7 @@ impl<'a> Commit<'a> {
 
     async fn upsert(&mut self, tools: &[Tool]) -> Result<Changes, StoreError> {
         let mut changes = Changes::default();
-        let mut rows = Vec::new();
+        let (mut rows, mut bytes) = (Vec::new(), 0);
         for chunk in tools.chunks(MAX_ROWS) {
             let ids: Vec<&str> = chunk.iter().map(|tool| tool.id.as_str()).collect();
             let known = self.hashes(&ids).await?;
@@ -268,9 +268,11 @@ impl<'a> Commit<'a> {
                     // The tool is new, or was removed before.
                     Some(None) | None => changes.added.push(tool.id.clone()),
                 }
+                bytes += row.json.len();
                 rows.push(row);
-                if rows.len() >= MAX_ROWS || bytes_of(&rows) >= MAX_BYTES {
+                if rows.len() >= MAX_ROWS || bytes >= MAX_BYTES {
                     self.put(&std::mem::take(&mut rows)).await?;
+                    bytes = 0;
                 }
             }
         }
@@ -490,8 +492,4 @@ impl<'a> Commit<'a> {
 /// Tells this state from any other one of the same generation.
 fn random_mark() -> i64 {
     uuid::Uuid::new_v4().as_u64_pair().0 as i64
-}
-
-fn bytes_of(rows: &[StoredRow<'_>]) -> usize {
-    rows.iter().map(|row| row.json.len()).sum()
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
@@ -185,6 +186,8 @@ pub struct AuditLogs {
     shutdown: Shutdown,
     /// The newest verification: at most one runs.
     newest: watch::Sender<AuditCheckBody>,
+    /// The hash that the newest verification looks for.
+    head: Mutex<Option<String>>,
     /// The entry that the running one has come to.
     done: Arc<AtomicI64>,
 }
@@ -274,13 +277,15 @@ pub async fn checked(
 /// catalogs.
 ///
 /// Waits up to five seconds. The verification of a long log goes on after that, and
-/// `GET /v1/audit/check` shows it. One runs at a time; a request while it runs joins it.
+/// `GET /v1/audit/check` shows it. One runs at a time; a request while it runs joins it, unless it
+/// names another head.
 #[utoipa::path(
     post, path = "/v1/audit/check", operation_id = "check_audit", tag = "audit",
     params(CheckParams),
     responses(
         (status = 200, body = AuditCheckBody, description = "The verification has ended, in success or not"),
-        (status = 202, body = AuditCheckBody, description = "It is still running")
+        (status = 202, body = AuditCheckBody, description = "It is still running"),
+        (status = 409, body = ErrorBody, description = "A verification runs that does not look for this head")
     )
 )]
 pub async fn check(
@@ -297,8 +302,7 @@ pub async fn check(
         );
         return Err(ApiError::unprocessable("invalid_value", message));
     }
-    // If a verification is running already, this request joins it, whatever its head.
-    logs.start(params.head);
+    logs.start(params.head)?;
     let mut newest = logs.newest.subscribe();
     let ended = newest.wait_for(|check| check.status != CheckStatus::Running);
     // A short log is verified within the limit. For a long one the client asks again.
@@ -340,12 +344,19 @@ impl AuditLogs {
             store,
             shutdown,
             newest: watch::Sender::default(),
+            head: Mutex::default(),
             done: Arc::default(),
         }
     }
 
     /// Starts a verification on a thread of its own, unless one is running.
-    fn start(self: &Arc<Self>, head: Option<String>) {
+    /// Starts a verification, or joins the one that runs.
+    ///
+    /// # Errors
+    /// 409 if the one that runs does not look for this hash.
+    fn start(self: &Arc<Self>, head: Option<String>) -> ApiResult<()> {
+        // Held until the verification runs with its hash, so that no other request comes between.
+        let mut looked_for = self.head.lock();
         let has_started = self.newest.send_if_modified(|newest| {
             // Only one runs at a time: a second would only read the same entries again.
             if newest.status == CheckStatus::Running {
@@ -360,8 +371,17 @@ impl AuditLogs {
             true
         });
         if !has_started {
-            return;
+            if head.is_some() && *looked_for != head {
+                let message = "a verification runs that does not look for this head; ask again when it has ended";
+                return Err(ApiError::busy(
+                    StatusCode::CONFLICT,
+                    "audit_check_running",
+                    message,
+                ));
+            }
+            return Ok(());
         }
+        looked_for.clone_from(&head);
         let logs = Arc::clone(self);
         tokio::task::spawn_blocking(move || {
             let started = Instant::now();
@@ -369,6 +389,7 @@ impl AuditLogs {
             let took_ms = millis(started.elapsed());
             logs.end(outcome, took_ms);
         });
+        Ok(())
     }
 
     /// Verifies the log, and those of all servers where several share a store, until this one shuts down.

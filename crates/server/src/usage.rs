@@ -302,7 +302,7 @@ pub async fn list(
     let reader = Reader::of(&app, params.since_days)?;
     let (server, sort) = (params.server, params.sort);
     let page = blocking(move || reader.page(&catalog.name, server.as_deref(), sort, after, limit));
-    Ok(Json(page.await?.map_err(ApiError::internal)?))
+    Ok(Json(page.await??))
 }
 
 /// Lists the tools of a catalog that no search showed and nobody called. Needs an admin key for the
@@ -472,24 +472,25 @@ impl Reader {
         sort: Order,
         after: Option<String>,
         limit: usize,
-    ) -> Result<UsagePage, UsageError> {
-        let store = self.store()?;
+    ) -> ApiResult<UsagePage> {
+        let store = self.store().map_err(ApiError::internal)?;
         let mut tools = match &store {
-            Some(store) => store.tools(catalog, self.period.since)?,
-            None => Default::default(),
-        };
+            Some(store) => store.tools(catalog, self.period.since),
+            None => Ok(Default::default()),
+        }
+        .map_err(ApiError::internal)?;
         // Filtered before the sum, so that the totals are those of this server.
         tools.retain(|tool, _| is_of_server(tool, server));
         let totals = report::total(tools.values());
         let tools = report::sorted(tools, sort);
-        let start = start_after(tools.iter().map(|(tool, _)| tool), after.as_ref());
+        let start = start_after(tools.iter().map(|(tool, _)| tool), after.as_ref())?;
         let mut shown = Vec::new();
         for (tool, figures) in tools.iter().skip(start).take(limit) {
             shown.push(ToolUse::of(Some(tool.clone()), figures));
         }
         let has_more = start + shown.len() < tools.len();
         Ok(UsagePage {
-            record: self.record(store.as_ref())?,
+            record: self.record(store.as_ref()).map_err(ApiError::internal)?,
             next_cursor: match shown.last() {
                 Some(last) if has_more => last.tool.as_ref().map(paging::cursor_after),
                 _ => None,
@@ -549,7 +550,7 @@ impl Reader {
         let requests = requests.map_err(ApiError::internal)?;
         let missed = Missed::of(&requests, &*StaticTable::bundled()?);
         let texts = missed.groups.iter().map(|group| &group.request);
-        let start = start_after(texts, after.as_ref());
+        let start = start_after(texts, after.as_ref())?;
         let groups = missed.groups.iter().skip(start).take(limit);
         let groups: Vec<MissedGroup> = groups.cloned().collect();
         let has_more = start + groups.len() < missed.groups.len();
@@ -624,15 +625,23 @@ fn use_of_caller((key, figures): (CallerKey, CallerFigures)) -> UseOfCaller {
     }
 }
 
-/// Where the page after this item begins; at the start where it is gone, since its place is not known.
-fn start_after<'a>(all: impl Iterator<Item = &'a String>, after: Option<&String>) -> usize {
-    let Some(after) = after else { return 0 };
-    for (place, item) in all.enumerate() {
-        if item == after {
-            return place + 1;
-        }
+/// Where the page after this item begins.
+///
+/// # Errors
+/// 400 if the item is gone: the order of the list does not tell where it was.
+fn start_after<'a>(
+    mut all: impl Iterator<Item = &'a String>,
+    after: Option<&String>,
+) -> ApiResult<usize> {
+    let Some(after) = after else { return Ok(0) };
+    match all.position(|item| item == after) {
+        Some(place) => Ok(place + 1),
+        None => Err(ApiError::invalid(
+            StatusCode::BAD_REQUEST,
+            "invalid_cursor",
+            "the last item of the page before is no longer in this list; begin again without a cursor",
+        )),
     }
-    0
 }
 
 fn is_of_server(tool: &str, server: Option<&str>) -> bool {

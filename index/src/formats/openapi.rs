@@ -253,27 +253,32 @@ fn one_matches(patterns: &[String], path: &str) -> bool {
 
 /// Whether a pattern matches this path or a parent of it; `*` matches any text.
 pub fn path_matches(pattern: &str, path: &str) -> bool {
-    let pattern = pattern.trim_end_matches('/');
-    let Some((before, after)) = pattern.split_once('*') else {
-        return match path.strip_prefix(pattern) {
-            // `/users` is a parent of `/users/{id}`, and not of `/users-old`.
-            Some(rest) => rest.is_empty() || rest.starts_with('/'),
-            None => false,
-        };
-    };
-    let Some(rest) = path.strip_prefix(before) else {
+    let mut parts = pattern.trim_end_matches('/').split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = path.strip_prefix(first) else {
         return false;
     };
-    if after.is_empty() {
-        return true;
+    let Some(last) = parts.next_back() else {
+        return ends_segment(rest);
+    };
+    // The first place is the best one for each part in between: it leaves the most text for the others.
+    for part in parts {
+        let Some(at) = rest.find(part) else {
+            return false;
+        };
+        rest = &rest[at + part.len()..];
     }
-    // The star may stand for no text, for all of it, and for everything in between.
-    for at in 0..=rest.len() {
-        if rest.is_char_boundary(at) && path_matches(after, &rest[at..]) {
-            return true;
-        }
-    }
-    false
+    // The last part has to be at the end of the path or of a segment, so every place of it counts.
+    last.is_empty()
+        || rest.char_indices().any(|(at, _)| {
+            let after = rest[at..].strip_prefix(last);
+            after.is_some_and(ends_segment)
+        })
+}
+
+/// `/users` is a parent of `/users/{id}`, and not of `/users-old`.
+fn ends_segment(rest: &str) -> bool {
+    rest.is_empty() || rest.starts_with('/')
 }
 
 fn wants_tags(options: &ReadOptions, tags: &[String]) -> bool {

@@ -271,7 +271,7 @@ impl StreamedRound {
     }
 }
 
-/// What the proxy keeps of a call besides id, name and arguments.
+/// What the endpoint keeps of a call besides id, name and arguments.
 #[derive(Default)]
 struct CallDetails {
     /// Fields of the call that are not known here.

@@ -2,6 +2,8 @@
 //! space separates columns, white space, control characters and `%` of an id are percent-encoded.
 //! Readers decode an id and look for that; if there is none, they take it as it is written.
 
+use percent_encoding::percent_decode_str;
+
 /// An id as one column of a TREC file.
 pub(crate) fn escape(id: &str) -> String {
     let mut escaped = String::with_capacity(id.len());
@@ -20,26 +22,11 @@ pub(crate) fn escape(id: &str) -> String {
 
 /// The id that [`escape`] was given; text without escapes as it is.
 pub(crate) fn unescape(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let escaped = match first {
-            b'%' => tail.get(..2).and_then(hex_byte),
-            _ => None,
-        };
-        bytes.push(escaped.unwrap_or(*first));
-        rest = if escaped.is_some() { &tail[2..] } else { tail };
+    match percent_decode_str(text).decode_utf8() {
+        Ok(id) => id.into_owned(),
+        // `escape` writes only text, so bytes that are no text were not escaped by it.
+        Err(_) => text.to_owned(),
     }
-    // `escape` writes only text, so bytes that are no text were not escaped by it.
-    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
-}
-
-fn hex_byte(digits: &[u8]) -> Option<u8> {
-    // `from_str_radix` would take a sign too.
-    if !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
 /// How the columns of a text are separated.

@@ -408,7 +408,7 @@ fn unescaped_once(text: &str) -> String {
 /// Decodes a percent escape at the start of the text: its byte and its length.
 fn percent(text: &str) -> Option<(u8, usize)> {
     let digits = text.strip_prefix('%')?.get(..2)?;
-    Some((u8::from_str_radix(digits, 16).ok()?, 3))
+    Some((hexadecimal(digits)? as u8, 3))
 }
 
 /// Decodes an HTML entity at the start of the text: its character and its length.
@@ -426,7 +426,7 @@ fn entity(text: &str) -> Option<(char, usize)> {
         ("lt", _) => '<',
         ("gt", _) => '>',
         (_, Some(number)) => match number.strip_prefix(['x', 'X']) {
-            Some(digits) => char::from_u32(u32::from_str_radix(digits, 16).ok()?)?,
+            Some(digits) => char::from_u32(hexadecimal(digits)?)?,
             None => char::from_u32(number.parse().ok()?)?,
         },
         _ => return None,
@@ -437,7 +437,15 @@ fn entity(text: &str) -> Option<(char, usize)> {
 /// Decodes `\uXXXX` at the start of the text: its character and its length.
 fn unicode_escape(text: &str) -> Option<(char, usize)> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
-    Some((char::from_u32(u32::from_str_radix(digits, 16).ok()?)?, 6))
+    Some((char::from_u32(hexadecimal(digits)?)?, 6))
+}
+
+/// The number of hexadecimal digits. A sign is none, which `from_str_radix` would take.
+fn hexadecimal(digits: &str) -> Option<u32> {
+    match digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        true => u32::from_str_radix(digits, 16).ok(),
+        false => None,
+    }
 }
 
 #[cfg(test)]

@@ -270,11 +270,14 @@ fn has_names(keyword: &str) -> bool {
 
 /// A reference into a file of the bundle.
 fn within(file: &str, fragment: &str) -> String {
-    let name = file
-        .replace('~', "~0")
-        .replace('/', "~1")
-        .replace('%', "%25");
+    let name = step_of(file);
     format!("#/{FILES_KEY}/{name}{fragment}")
+}
+
+/// A key as a step of a JSON pointer in a fragment, which references decode twice.
+fn step_of(key: &str) -> String {
+    let step = key.replace('~', "~0").replace('/', "~1");
+    step.replace('%', "%25")
 }
 
 /// The path of a file from the folder of the document, without `.` and `..`; `None` for one that is
@@ -322,8 +325,7 @@ fn collect_anchors(
         Value::Object(fields) => {
             collect_own_anchors(fields, pointer, anchors);
             for (name, child) in fields {
-                let step = name.replace('~', "~0").replace('/', "~1");
-                collect_child_anchors(child, &step, pointer, anchors, level);
+                collect_child_anchors(child, &step_of(name), pointer, anchors, level);
             }
         }
         Value::Array(items) => {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use super::bundled;
@@ -297,23 +298,7 @@ fn pointer(reference: &str) -> Option<String> {
 
 pub(super) fn percent_decode(text: &str) -> String {
     // A JSON pointer in a fragment is percent-encoded (RFC 6901, section 6).
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        if first == b'%'
-            && let Some((hex, tail)) = tail.split_at_checked(2)
-            && let Ok(hex) = std::str::from_utf8(hex)
-            && let Ok(byte) = u8::from_str_radix(hex, 16)
-        {
-            bytes.push(byte);
-            rest = tail;
-        } else {
-            // A lone percent sign stands for itself.
-            bytes.push(first);
-            rest = tail;
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 fn dangling(root: &Value, reference: &str) -> String {

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use crate::tools::ToolFailure;
@@ -120,7 +121,7 @@ fn of_data_url(argument: &str, url: &str) -> Result<FileArgument, String> {
     };
     let (kind, bytes) = match kind.strip_suffix(";base64") {
         Some(kind) => (kind, decoded(argument, content)?),
-        None => (kind, percent_decoded(content)),
+        None => (kind, percent_decode_str(content).collect()),
     };
     Ok(FileArgument {
         source: Source::Bytes(bytes),
@@ -142,25 +143,6 @@ fn decoded(argument: &str, base64: &str) -> Result<Vec<u8>, String> {
     }
     let bytes = BASE64.decode(plain);
     bytes.map_err(|error| format!("the content of the file `{argument}` is no base64: {error}"))
-}
-
-fn percent_decoded(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        if first == b'%'
-            && let Some(digits) = tail.get(..2)
-            && let Ok(digits) = std::str::from_utf8(digits)
-            && let Ok(byte) = u8::from_str_radix(digits, 16)
-        {
-            bytes.push(byte);
-            rest = &tail[2..];
-        } else {
-            bytes.push(first);
-            rest = tail;
-        }
-    }
-    bytes
 }
 
 fn last_segment(path: &str) -> String {
