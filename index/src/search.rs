@@ -170,23 +170,24 @@ impl Searcher {
         let (search, requests, mut scores) =
             self.score_requests(query, parameters, &mut degraded, &mut timings);
         let deadline = Deadline::of(query.effort, clock);
-        timed(&mut timings.rank_ms, || {
-            for (request, scores) in requests.iter().zip(&mut scores) {
-                if search.is_in_time_to_rank(scores, deadline) {
-                    (scores.ranker_output, scores.reranked) =
-                        rerank::rerank(&search, request, scores).unzip();
-                } else {
-                    // An earlier cause stays: it has the larger effect.
-                    degraded.get_or_insert_with(|| deadline.missed());
-                }
-                // After the ranker, whose confidence limits what similar requests may change.
-                search.add_memory_scores(request, scores);
-                search.curate(request, scores);
+        let ranking = Instant::now();
+        for (request, scores) in requests.iter().zip(&mut scores) {
+            if search.is_in_time_to_rank(scores, deadline) {
+                (scores.ranker_output, scores.reranked) =
+                    rerank::rerank(&search, request, scores).unzip();
+            } else if degraded.is_none() {
+                // An earlier cause stays: it has the larger effect.
+                degraded = Some(deadline.missed());
             }
-        });
-        let (hits, no_match) = timed(&mut timings.fuse_ms, || search.rank(&requests, &scores));
-        let near = timed(&mut timings.fuse_ms, || search.near(&hits, &scores));
-        let better_hidden = timed(&mut timings.fuse_ms, || search.better_hidden(&scores));
+            // After the ranker, whose confidence limits what similar requests may change.
+            search.add_memory_scores(request, scores);
+            search.curate(request, scores);
+        }
+        timings.rank_ms += ms_since(ranking);
+        let choosing = Instant::now();
+        let (hits, no_match) = search.rank(&requests, &scores);
+        let near = search.near(&hits, &scores);
+        let better_hidden = search.better_hidden(&scores);
         let matched = match &no_match {
             Some(_) => Match::None,
             None => scoring::match_of_all(&scores),
@@ -199,16 +200,19 @@ impl Searcher {
         let unmatched = match matched {
             // A word that nothing matches is then most often a value: a name, a place.
             Match::Good => Vec::new(),
-            _ => timed(&mut timings.fuse_ms, || search.unmatched(&requests, &hits)),
+            _ => search.unmatched(&requests, &hits),
         };
+        timings.fuse_ms += ms_since(choosing);
         let confidence = match &no_match {
             // The scores are those of tools that the filter leaves out.
             Some(no_match) if matches!(no_match.reason, NoMatchReason::Filter { .. }) => None,
             _ => scoring::highest_confidence(&scores),
         };
-        timings.total_ms = clock.elapsed().as_secs_f64() * 1e3;
+        timings.total_ms = ms_since(clock);
         let mut work = self.work(search.parts, &requests);
-        if matches!(&degraded, Some(degraded) if degraded.cause.is_failed_embedder()) {
+        if let Some(degraded) = &degraded
+            && degraded.cause.is_failed_embedder()
+        {
             self.leave_out_failure(&mut work, timings.embed_ms);
         }
         // Fusion and ranking are part of every search, as the lexical leg is, so the model counts
@@ -237,9 +241,6 @@ impl Searcher {
     /// Does what the first search would do beside its own work: reads what the program carries, and
     /// prepares what all searches share. Asks no embedder but the built-in ones.
     pub fn warm_up(&self) {
-        let is_built_in = |leg: &DenseLeg| {
-            leg.embedder.is_instant() || leg.embedder.id().starts_with(encoder::NAME)
-        };
         let parts = Parts {
             slow_embedders: self.legs.iter().all(is_built_in),
             ..Parts::ALL
@@ -298,11 +299,10 @@ impl Searcher {
         timings: &mut Timings,
     ) -> Prepared {
         let requested = requested_parts(query, parameters.mode);
-        let mut requests: Vec<RequestTexts> = query
-            .texts
-            .iter()
-            .map(|text| RequestTexts::new(text, requested))
-            .collect();
+        let mut requests = Vec::with_capacity(query.texts.len());
+        for text in &query.texts {
+            requests.push(RequestTexts::new(text, requested));
+        }
         let variant = self.variant(query.effort, parameters.mode, requested, &requests);
         let parts = variant.of(requested, self.instant_leg(requested));
         if !parts.clauses {
@@ -310,27 +310,25 @@ impl Searcher {
                 request.drop_clauses();
             }
         }
-        // Made once a snapshot, so it belongs to no stage whose speed is learned.
-        if requests
-            .iter()
-            .any(|request| self.translates(request.language, parts))
-        {
-            self.translator();
-        }
-        timed(&mut timings.lexical_ms, || {
-            for request in &mut requests {
-                self.look_up_words(request, parts);
-                // By words alone and by rank they cost .007 of nDCG@10 on seven sets: without
-                // embeddings and the ranker nothing corrects a wrong guess.
-                if parameters.fusion != Fusion::Rrf && self.is_embedded(parts) {
-                    self.add_everyday_words(request);
-                }
+        for request in &requests {
+            if self.translates(request.language, parts) {
+                // Made once a snapshot, so it belongs to no stage whose speed is learned.
+                self.translator();
             }
-        });
-        let vectors = timed(&mut timings.embed_ms, || {
-            let mode = parameters.mode;
-            self.embed(&requests, mode, parts, query.effort, degraded)
-        });
+        }
+        let looking_up = Instant::now();
+        for request in &mut requests {
+            self.look_up_words(request, parts);
+            // By words alone and by rank they cost .007 of nDCG@10 on seven sets: without
+            // embeddings and the ranker nothing corrects a wrong guess.
+            if parameters.fusion != Fusion::Rrf && self.is_embedded(parts) {
+                self.add_everyday_words(request);
+            }
+        }
+        timings.lexical_ms += ms_since(looking_up);
+        let embedding = Instant::now();
+        let vectors = self.embed(&requests, parameters.mode, parts, query.effort, degraded);
+        timings.embed_ms += ms_since(embedding);
         Prepared {
             requests,
             variant,
@@ -368,11 +366,10 @@ impl Searcher {
             parts,
             allowed: self.allowed(&query.filter),
         };
-        let scores = requests
-            .iter()
-            .enumerate()
-            .map(|(number, request)| search.score(request, number, &vectors, timings))
-            .collect();
+        let mut scores = Vec::with_capacity(requests.len());
+        for (number, request) in requests.iter().enumerate() {
+            scores.push(search.score(request, number, &vectors, timings));
+        }
         (search, requests, scores)
     }
 
@@ -388,13 +385,12 @@ impl Searcher {
 
     fn find_terms(&self, request: &mut RequestTexts, parts: Parts) {
         if !self.translated(request, parts) {
-            request.resolve(|terms, synonyms| {
-                self.with_words(|words| words.resolve_with(terms, synonyms))
-            });
+            request.resolve(self);
             if self.is_embedded(parts)
                 && request.language == Language::English
                 && let Ok(table) = StaticTable::bundled()
             {
+                // Asked once the terms are found, since a word that tools have is no sign of it.
                 if self.translates(Language::OtherLatin, parts) && request.is_foreign(&table) {
                     request.language = Language::OtherLatin;
                     self.translated(request, parts);
@@ -416,9 +412,7 @@ impl Searcher {
         let Some(translator) = self.translator() else {
             return false;
         };
-        request.translate(translator, |terms, translated, synonyms| {
-            self.with_words(|words| words.resolve_translated(terms, translated, synonyms))
-        });
+        request.translate(translator, self);
         true
     }
 
@@ -427,11 +421,9 @@ impl Searcher {
     }
 
     fn add_everyday_words(&self, request: &mut RequestTexts) {
-        // Not where it was translated.
+        // The phrases are English.
         if request.language == Language::English {
-            request.add_everyday_words(|terms, phrases| {
-                self.with_words(|words| words.everyday(terms, phrases))
-            });
+            request.add_everyday_words(self);
         }
     }
 
@@ -452,11 +444,12 @@ impl Searcher {
 
     /// True where the catalog has a tool of this server.
     pub fn has_server(&self, server: &str) -> bool {
+        // Ids are in order, so the tools of a server follow its prefix.
         let prefix = format!("{server}/");
-        let mut after = self.ids_after(Some(&prefix));
-        after
-            .next()
-            .is_some_and(|id| id.as_str().starts_with(&prefix))
+        match self.ids_after(Some(&prefix)).next() {
+            Some(id) => id.as_str().starts_with(&prefix),
+            None => false,
+        }
     }
 
     /// What the catalog's owner said beside the tools; `None` for nothing.
@@ -474,9 +467,10 @@ impl Searcher {
 
     /// The tools that the owner gave this name, in the order of ids.
     pub fn aliased(&self, name: &str) -> Vec<ToolId> {
-        let words = self.owner_words.iter();
-        let named = words.flat_map(|words| words.named(name));
-        let mut tools: Vec<ToolId> = named.map(|(tool, _)| tool.clone()).collect();
+        let Some(words) = &self.owner_words else {
+            return Vec::new();
+        };
+        let mut tools: Vec<ToolId> = words.named(name).map(|(tool, _)| tool.clone()).collect();
         tools.sort_unstable();
         tools.dedup();
         tools
@@ -501,10 +495,12 @@ impl Searcher {
 
     /// The ids after this one (exclusive), in order: one page of a list with a cursor.
     pub fn ids_after<'a>(&'a self, after: Option<&str>) -> impl Iterator<Item = &'a ToolId> + 'a {
-        let first = after.map_or(0, |after| {
-            self.rows
-                .partition_point(|row| row.stored.id.as_str() <= after)
-        });
+        let first = match after {
+            Some(after) => self
+                .rows
+                .partition_point(|row| row.stored.id.as_str() <= after),
+            None => 0,
+        };
         self.rows[first..].iter().map(|row| &row.stored.id)
     }
 
@@ -533,8 +529,10 @@ impl Searcher {
 
     /// Number of tools of the catalog, of which a snapshot for one query may have only some.
     pub fn catalog_len(&self) -> usize {
-        let whole = self.words.whole();
-        whole.map_or(self.rows.len(), |whole| whole.tools as usize)
+        match self.words.whole() {
+            Some(whole) => whole.tools as usize,
+            None => self.rows.len(),
+        }
     }
 
     /// True without tools.
@@ -545,9 +543,10 @@ impl Searcher {
     /// The commit this snapshot shows: of the catalog that it follows, if there is one, so that all
     /// that follow the same one count alike.
     pub fn generation(&self) -> u64 {
-        self.followed
-            .as_ref()
-            .map_or(self.version.generation, |followed| followed.generation)
+        match &self.followed {
+            Some(followed) => followed.generation,
+            None => self.version.generation,
+        }
     }
 
     /// What the catalog follows: see [`crate::Writer::set_followed`].
@@ -618,7 +617,8 @@ impl Searcher {
         for row in &self.rows {
             let id = row.stored.id.as_str();
             while ids.next_if(|listed| listed.as_str() < id).is_some() {}
-            let is_listed = filter.ids.is_empty() || ids.peek().is_some_and(|listed| *listed == id);
+            let is_listed =
+                filter.ids.is_empty() || matches!(ids.peek(), Some(listed) if *listed == id);
             allowed.push(
                 is_listed
                     && filter.accepts_server(&row.stored.id)
@@ -629,9 +629,9 @@ impl Searcher {
     }
 
     fn duplicates(&self) -> &Duplicates {
-        let tools = || self.rows.iter().map(|row| &row.stored);
         self.duplicates.get_or_init(|| {
-            Duplicates::new(tools().map(|stored| (&stored.id, stored.fingerprint.as_ref())))
+            let stored = self.rows.iter().map(|row| &row.stored);
+            Duplicates::new(stored.map(|tool| (&tool.id, tool.fingerprint.as_ref())))
         })
     }
 
@@ -692,15 +692,12 @@ impl Searcher {
     }
 
     fn instant_leg(&self, parts: Parts) -> InstantLeg {
-        let is_present = self
-            .legs
-            .iter()
-            .any(|leg| leg.embedder.is_instant() && leg.takes_part(parts));
-        if is_present {
-            InstantLeg::Present
-        } else {
-            InstantLeg::Absent
+        for leg in &self.legs {
+            if leg.embedder.is_instant() && leg.takes_part(parts) {
+                return InstantLeg::Present;
+            }
         }
+        InstantLeg::Absent
     }
 
     /// The work of a search with these parts, for the cost model.
@@ -710,7 +707,10 @@ impl Searcher {
             scored: self.len() * scored,
             ..Work::default()
         };
-        for leg in self.legs.iter().filter(|leg| leg.takes_part(parts)) {
+        for leg in &self.legs {
+            if !leg.takes_part(parts) {
+                continue;
+            }
             for request in requests {
                 if !self.scores_any(leg, request.language, parts) {
                     continue;
@@ -773,11 +773,6 @@ impl Searcher {
         degraded: &mut Option<Degraded>,
     ) -> QueryVectors {
         let mut all = QueryVectors::default();
-        let is_wanted = |leg: &DenseLeg| {
-            requests
-                .iter()
-                .any(|request| self.takes_part(leg, request.language, mode, parts))
-        };
         let limit = match effort {
             // Too long a budget for a duration is none.
             Effort::BudgetMs(budget_ms) => Duration::try_from_secs_f64(budget_ms / 1e3).ok(),
@@ -785,26 +780,24 @@ impl Searcher {
         };
         let clock = Instant::now();
         for leg in &self.legs {
-            if !is_wanted(leg) {
+            let is_wanted = requests
+                .iter()
+                .any(|request| self.takes_part(leg, request.language, mode, parts));
+            if !is_wanted {
                 all.push_absent();
                 continue;
             }
-            let texts_of_requests: Vec<&[String]> = requests
-                .iter()
-                .map(|request| self.texts_for(leg, request, parts))
-                .collect();
             // One call for all texts: a model's batch is cheaper than its texts one by one.
-            let texts: Vec<&str> = texts_of_requests
-                .iter()
-                .copied()
-                .flatten()
-                .map(String::as_str)
-                .collect();
+            let mut texts: Vec<&str> = Vec::new();
+            let mut counts = Vec::with_capacity(requests.len());
+            for request in requests {
+                let of_request = self.texts_for(leg, request, parts);
+                counts.push(of_request.len());
+                texts.extend(of_request.iter().map(String::as_str));
+            }
             let left = limit.map(|limit| limit.saturating_sub(clock.elapsed()));
             match leg.embedder.embed_queries_within(&texts, left) {
-                Ok(vectors) => {
-                    all.push(vectors, texts_of_requests.iter().map(|texts| texts.len()));
-                }
+                Ok(vectors) => all.push(vectors, &counts),
                 // A model that fails must not fail the search: the other legs still answer.
                 Err(error) => {
                     all.push_absent();
@@ -833,23 +826,27 @@ fn requested_parts(query: &Query, mode: Mode) -> Parts {
 
 fn count_tags(rows: &[Arc<Row>]) -> Vec<(String, usize)> {
     let mut numbers: HashMap<&str, usize> = HashMap::new();
-    for tag in rows.iter().flat_map(|row| &row.labels().tags) {
-        *numbers.entry(tag).or_default() += 1;
+    for row in rows {
+        for tag in &row.labels().tags {
+            *numbers.entry(tag).or_default() += 1;
+        }
     }
-    let mut tags: Vec<(String, usize)> = numbers
-        .into_iter()
-        .map(|(tag, number)| (tag.to_owned(), number))
-        .collect();
+    let mut tags = Vec::with_capacity(numbers.len());
+    for (tag, number) in numbers {
+        tags.push((tag.to_owned(), number));
+    }
     tags.sort_unstable_by(|(one, of_one), (other, of_other)| {
-        of_other.cmp(of_one).then_with(|| one.cmp(other))
+        of_other.cmp(of_one).then(one.cmp(other))
     });
     tags
 }
 
-/// Runs a stage and adds the time it took to its total.
-fn timed<T>(total_ms: &mut f64, stage: impl FnOnce() -> T) -> T {
-    let clock = Instant::now();
-    let result = stage();
-    *total_ms += clock.elapsed().as_secs_f64() * 1e3;
-    result
+/// True for an embedder that comes with the program, whose first use loads it.
+fn is_built_in(leg: &DenseLeg) -> bool {
+    leg.embedder.is_instant() || leg.embedder.id().starts_with(encoder::NAME)
+}
+
+/// The time since a stage of the search began.
+fn ms_since(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e3
 }

@@ -39,14 +39,15 @@ impl Searcher {
         let Some(tool) = self.position(id) else {
             return Vec::new();
         };
-        let companions = self.companions_of(tool).iter();
-        companions
-            .map(|companion| ToolCompanion {
+        let mut companions = Vec::new();
+        for companion in self.companions_of(tool) {
+            companions.push(ToolCompanion {
                 id: self.rows[companion.tool as usize].id(),
                 parameter: companion.parameter.clone(),
                 reason: companion.reason.clone(),
-            })
-            .collect()
+            });
+        }
+        companions
     }
 
     fn companions_of(&self, tool: usize) -> &[Companion] {
@@ -56,6 +57,12 @@ impl Searcher {
             None => self.companions.of(tool as u32, &self.rows),
         }
     }
+}
+
+/// True if a request names a tool, or if the owner's pins put it among the hits.
+fn asks_for(scores: &RequestScores, tool: usize) -> bool {
+    scores.named.contains_key(&(tool as u32))
+        || scores.pinned.iter().any(|pinned| pinned.tool == tool)
 }
 
 impl Search<'_> {
@@ -71,11 +78,11 @@ impl Search<'_> {
         if !self.parameters.companions {
             return;
         }
-        let needing: Vec<(usize, usize)> = found
-            .iter()
-            .take(MAX_NEEDING)
-            .map(|found| (found.tool, found.found_by.first().copied().unwrap_or(0)))
-            .collect();
+        // Listed before any is placed, so that a companion brings none of its own.
+        let mut needing = Vec::with_capacity(MAX_NEEDING);
+        for hit in found.iter().take(MAX_NEEDING) {
+            needing.push((hit.tool, hit.found_by.first().copied().unwrap_or(0)));
+        }
         for (rank, (tool, number)) in needing.into_iter().enumerate() {
             let (Some(request), Some(scores)) = (requests.get(number), all_scores.get(number))
             else {
@@ -106,13 +113,16 @@ impl Search<'_> {
         let given = companions::given(request.whole_text());
         let companion = companions.get(given)?;
         let position = companion.tool as usize;
-        let is_found = |found: &Found| {
-            found.tool == position || self.duplicates(found.tool).contains(&companion.tool)
-        };
-        let may_be_shown = self.is_shown(scores, position)
-            && !self.is_flagged(position)
-            && !found.iter().any(is_found);
-        may_be_shown.then_some(companion)
+        if !self.is_shown(scores, position) || self.is_flagged(position) {
+            return None;
+        }
+        for hit in found {
+            // A near-duplicate serves as well.
+            if hit.tool == position || self.duplicates(hit.tool).contains(&companion.tool) {
+                return None;
+            }
+        }
+        Some(companion)
     }
 
     /// Leaves the last hit out; false where it has to stay.
@@ -122,26 +132,22 @@ impl Search<'_> {
         scores: &RequestScores,
         all_scores: &[RequestScores],
     ) -> bool {
-        let is_confident = scores
-            .confidence()
-            .is_some_and(|confidence| confidence >= MIN_CONFIDENCE);
-        let is_asked_for = |tool: usize| {
-            all_scores.iter().any(|scores| {
-                scores.named.contains_key(&(tool as u32))
-                    || scores.pinned.iter().any(|pinned| pinned.tool == tool)
-            })
-        };
-        let may_displace = is_confident
-            && found.len() > KEPT
-            && found
-                .last()
-                .is_some_and(|last| last.companion_of.is_none() && !is_asked_for(last.tool));
-        if may_displace {
-            found.pop();
+        let is_confident = matches!(scores.confidence(), Some(sure) if sure >= MIN_CONFIDENCE);
+        if !is_confident || found.len() <= KEPT {
+            return false;
         }
-        may_displace
+        let Some(last) = found.last() else {
+            return false;
+        };
+        let is_asked_for = all_scores.iter().any(|scores| asks_for(scores, last.tool));
+        if last.companion_of.is_some() || is_asked_for {
+            return false;
+        }
+        found.pop();
+        true
     }
 
+    /// Puts a companion behind the hit that needs it.
     fn place_companion(
         &self,
         found: &mut Vec<Found>,
@@ -149,21 +155,21 @@ impl Search<'_> {
         companion: &Companion,
         number: usize,
     ) {
-        let place_of_hit = found
-            .iter()
-            .position(|found| found.tool == tool)
-            .unwrap_or(0);
-        let mut place = (place_of_hit + 1).max(KEPT).min(found.len());
-        while found
-            .get(place)
-            .is_some_and(|found| found.companion_of.is_some())
+        let place_of_hit = found.iter().position(|found| found.tool == tool);
+        let mut place = (place_of_hit.unwrap_or(0) + 1).max(KEPT).min(found.len());
+        // Behind those of earlier hits, which are needed first.
+        while let Some(next) = found.get(place)
+            && next.companion_of.is_some()
         {
             place += 1;
         }
-        let before = found.get(place.saturating_sub(1));
+        let score = match found.get(place.saturating_sub(1)) {
+            Some(before) => before.score,
+            None => 0.0,
+        };
         let companion = Found {
             tool: companion.tool as usize,
-            score: before.map_or(0.0, |before| before.score),
+            score,
             found_by: vec![number],
             companion_of: Some(CompanionOf {
                 id: self.searcher.rows[tool].id(),

@@ -25,49 +25,52 @@ pub(super) struct Pinned {
 
 impl Boosted {
     fn new(searcher: &Searcher, boosts: &Boosts) -> Self {
-        let factor = |tool: usize| {
-            let factor: f32 = searcher
-                .boosts_of(boosts, tool)
-                .map(|(_, factor)| factor)
-                .product();
-            let [least, most] = FACTORS;
-            factor.clamp(least, most)
-        };
-        let factors: Vec<f32> = (0..searcher.rows.len()).map(factor).collect();
-        let largest = factors.iter().copied().fold(1.0, f32::max);
+        let [least, most] = FACTORS;
+        let mut largest: f32 = 1.0;
+        let mut factors = Vec::with_capacity(searcher.rows.len());
+        for tool in 0..searcher.rows.len() {
+            let boosts = searcher.boosts_of(boosts, tool).into_iter();
+            let product: f32 = boosts.map(|(_, factor)| factor).product();
+            // Several boosts together may do no more than a single one.
+            let factor = product.clamp(least, most);
+            largest = largest.max(factor);
+            factors.push(factor);
+        }
         Boosted { factors, largest }
     }
 }
 
 impl Searcher {
     fn boosted(&self) -> Option<&Boosted> {
-        let words = self.owner_words()?;
-        let make = || (!words.boosts.is_empty()).then(|| Boosted::new(self, &words.boosts));
-        self.boosted.get_or_init(make).as_ref()
+        let boosts = &self.owner_words()?.boosts;
+        let boosted = self.boosted.get_or_init(|| match boosts.is_empty() {
+            true => None,
+            false => Some(Boosted::new(self, boosts)),
+        });
+        boosted.as_ref()
     }
 
     /// The boosts of a tool, each with what was boosted.
-    fn boosts_of<'a>(
-        &'a self,
-        boosts: &'a Boosts,
-        tool: usize,
-    ) -> impl Iterator<Item = (String, f32)> {
+    fn boosts_of(&self, boosts: &Boosts, tool: usize) -> Vec<(String, f32)> {
         let row = &self.rows[tool];
         let id = &row.stored.id;
-        let of_tool = boosts.tools.get(id.as_str());
-        let of_server = boosts.servers.get(id.server());
-        // Its definition is read for its tags.
-        let tags = match boosts.tags.is_empty() {
-            true => &[][..],
-            false => &row.labels().tags,
-        };
-        let of_tags = tags.iter().filter_map(|tag| {
-            let factor = boosts.tags.get(tag)?;
-            Some((format!("tag {tag}"), *factor))
-        });
-        let of_tool = of_tool.map(|factor| (format!("tool {id}"), *factor));
-        let of_server = of_server.map(|factor| (format!("server {}", id.server()), *factor));
-        of_tool.into_iter().chain(of_server).chain(of_tags)
+        let mut all = Vec::new();
+        if let Some(factor) = boosts.tools.get(id.as_str()) {
+            all.push((format!("tool {id}"), *factor));
+        }
+        if let Some(factor) = boosts.servers.get(id.server()) {
+            all.push((format!("server {}", id.server()), *factor));
+        }
+        // Only boosts of tags take reading the tool's definition.
+        if boosts.tags.is_empty() {
+            return all;
+        }
+        for tag in &row.labels().tags {
+            if let Some(factor) = boosts.tags.get(tag) {
+                all.push((format!("tag {tag}"), *factor));
+            }
+        }
+        all
     }
 }
 
@@ -78,15 +81,15 @@ impl Search<'_> {
             return;
         };
         if let Some(Boosted { factors, largest }) = self.searcher.boosted() {
-            let before = scores.before_boosts().iter();
-            let boosted = before.zip(factors).map(|(score, factor)| {
+            let mut boosted = scores.before_boosts().to_vec();
+            for (score, factor) in boosted.iter_mut().zip(factors) {
                 // A score below 0 is made smaller by a small factor.
-                match *score < 0.0 {
-                    true => score / factor / largest,
-                    false => score * factor / largest,
-                }
-            });
-            scores.boosted = Some(boosted.collect());
+                *score = match *score < 0.0 {
+                    true => *score / factor / largest,
+                    false => *score * factor / largest,
+                };
+            }
+            scores.boosted = Some(boosted);
         }
         for pin in words.pins(request.whole_text()) {
             let Some(tool) = self.searcher.position(pin.tool) else {
@@ -123,17 +126,18 @@ impl Search<'_> {
         let mut placed: Vec<(usize, Found)> = Vec::with_capacity(pins.len());
         for (pinned, number) in pins {
             let by_content = all_scores[number].by_tool()[pinned.tool];
-            let position = found.iter().position(|found| found.tool == pinned.tool);
-            let own = position.map(|position| found.remove(position));
+            let own = match found.iter().position(|found| found.tool == pinned.tool) {
+                Some(position) => found.remove(position),
+                None => Found {
+                    tool: pinned.tool,
+                    score: by_content,
+                    found_by: vec![number],
+                    companion_of: None,
+                },
+            };
             // Its near-duplicates are shown by it.
             let duplicates = self.duplicates(pinned.tool);
             found.retain(|found| !duplicates.contains(&(found.tool as u32)));
-            let own = own.unwrap_or_else(|| Found {
-                tool: pinned.tool,
-                score: by_content,
-                found_by: vec![number],
-                companion_of: None,
-            });
             placed.push((pinned.place, own));
         }
         let mut next = 0;
@@ -156,45 +160,48 @@ impl Search<'_> {
             return Vec::new();
         };
         let id = &self.searcher.rows[tool].stored.id;
-        let synonyms = request.synonyms().iter();
-        let mut effects: Vec<OwnerEffect> = synonyms
-            .map(|found| OwnerEffect::Synonym {
+        let mut effects = Vec::new();
+        for found in request.synonyms() {
+            effects.push(OwnerEffect::Synonym {
                 phrase: found.phrase.clone(),
                 words: found.synonyms.iter().map(|one| one.text.clone()).collect(),
-            })
-            .collect();
+            });
+        }
+        // Only where no better kind of match has placed the hit.
         if scores.named.get(&(tool as u32)) == Some(&NameMatch::Alias) {
             let mut named = words.named(request.whole_text());
-            let alias = named.find(|(aliased, _)| *aliased == id);
-            effects.extend(alias.map(|(_, name)| OwnerEffect::Alias {
-                name: name.to_owned(),
-            }));
+            if let Some((_, name)) = named.find(|(aliased, _)| *aliased == id) {
+                let name = name.to_owned();
+                effects.push(OwnerEffect::Alias { name });
+            }
         }
         if words.texts_of(id).description().is_some() {
             effects.push(OwnerEffect::Description);
         }
-        let boosts = self.searcher.boosts_of(&words.words().boosts, tool);
-        effects.extend(boosts.map(|(of, factor)| OwnerEffect::Boost { of, factor }));
-        let pin = scores.pinned.iter().find(|pinned| pinned.tool == tool);
-        effects.extend(pin.map(|pinned| OwnerEffect::Pin {
-            place: pinned.place,
-            query: pinned.query.clone(),
-        }));
+        for (of, factor) in self.searcher.boosts_of(&words.words().boosts, tool) {
+            effects.push(OwnerEffect::Boost { of, factor });
+        }
+        if let Some(pinned) = scores.pinned.iter().find(|pinned| pinned.tool == tool) {
+            effects.push(OwnerEffect::Pin {
+                place: pinned.place,
+                query: pinned.query.clone(),
+            });
+        }
         effects
     }
 }
 
 /// Moves the score at this place between those of its neighbours.
 fn keep_scores_in_order(found: &mut [Found], place: usize) {
-    let above = place.checked_sub(1).map(|above| found[above].score);
-    let below = found.get(place + 1).map(|below| below.score);
-    let score = &mut found[place].score;
-    if let Some(below) = below
-        && *score <= below
+    let mut score = found[place].score;
+    if let Some(below) = found.get(place + 1)
+        && score <= below.score
     {
-        *score = below.next_up();
+        score = below.score.next_up();
     }
-    if let Some(above) = above {
-        *score = score.min(above);
+    // The score above wins where there is no room between the two.
+    if place > 0 {
+        score = score.min(found[place - 1].score);
     }
+    found[place].score = score;
 }

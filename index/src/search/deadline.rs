@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{RequestScores, Search, rerank};
+use super::{RequestScores, Search, ms_since, rerank};
 use crate::hit::{Degraded, DegradedCause};
 use crate::query::Effort;
 use crate::ranker::features::CANDIDATES;
@@ -26,8 +26,10 @@ impl Deadline {
     }
 
     fn is_over(self) -> bool {
-        self.budget_ms
-            .is_some_and(|budget_ms| self.started.elapsed().as_secs_f64() * 1e3 >= budget_ms)
+        match self.budget_ms {
+            Some(budget_ms) => ms_since(self.started) >= budget_ms,
+            None => false,
+        }
     }
 
     /// What an answer reports that had no time left for ranking.

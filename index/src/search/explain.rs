@@ -18,16 +18,18 @@ pub(super) fn explain(
     request: &RequestTexts,
     scores: &RequestScores,
 ) -> Explain {
-    let terms: Vec<&str> = request
-        .terms
-        .iter()
-        .flat_map(|terms| terms.terms().chain(terms.added_terms()))
-        .collect();
-    let fuzzy = request.terms[0].fuzzy.clone();
-    let matched = search.searcher.rows[tool]
-        .tool()
-        .map(|tool| matched_fields(&tool, &terms))
-        .unwrap_or_default();
+    let mut terms: Vec<&str> = Vec::new();
+    for text in &request.terms {
+        terms.extend(text.terms().chain(text.added_terms()));
+    }
+    let matched = match search.searcher.rows[tool].tool() {
+        Some(tool) => matched_fields(&tool, &terms),
+        None => Vec::new(),
+    };
+    let ranker = match &scores.ranker_output {
+        Some(output) => output.explain(search, scores, tool),
+        None => None,
+    };
     let mut dense = Vec::new();
     for result in &scores.dense {
         if let Some(score) = leg_score(search, tool, &result.scores) {
@@ -40,17 +42,14 @@ pub(super) fn explain(
         lexical: leg_score(search, tool, &scores.lexical).filter(|score| score.raw > 0.0),
         dense,
         matched,
-        fuzzy,
+        fuzzy: request.terms[0].fuzzy.clone(),
         everyday: everyday_words(request),
         clauses: request.clauses().to_vec(),
         translation: request.translation().map(str::to_owned),
         best_clause: search.best_clause(tool, scores),
         dense_weight: search.dense_weight_of(scores, tool),
         fused: scores.fused[tool],
-        ranker: scores
-            .ranker_output
-            .as_ref()
-            .and_then(|output| output.explain(search, scores, tool)),
+        ranker,
         memory: scores.memory_scores.get(&tool).copied(),
         memory_moved: memory_moved(search, tool, scores),
         owner_words: search.owner_effects(tool, request, scores),
@@ -59,14 +58,17 @@ pub(super) fn explain(
 
 /// The everyday phrases of a request, with the words that were added for them.
 fn everyday_words(request: &RequestTexts) -> Vec<EverydayWords> {
-    let added = request.terms[0].added.iter();
-    added
-        .filter(|added| added.origin == Origin::Everyday)
-        .map(|added| EverydayWords {
-            said: added.said.clone(),
-            words: added.words.iter().map(|word| word.word.clone()).collect(),
-        })
-        .collect()
+    let mut everyday = Vec::new();
+    for added in &request.terms[0].added {
+        // The owner's synonyms are told with what else the owner's words did.
+        if added.origin == Origin::Everyday {
+            everyday.push(EverydayWords {
+                said: added.said.clone(),
+                words: added.words.iter().map(|word| word.word.clone()).collect(),
+            });
+        }
+    }
+    everyday
 }
 
 /// How the memory changed the tool's rank; `None` where it took no part in the request.
@@ -86,7 +88,11 @@ fn memory_moved(search: &Search<'_>, tool: usize, scores: &RequestScores) -> Opt
 
 fn leg_score(search: &Search<'_>, tool: usize, leg: &LegScores) -> Option<LegScore> {
     let raw = leg.raw()[tool];
-    raw.is_finite().then(|| LegScore {
+    // A tool without a vector has no score.
+    if !raw.is_finite() {
+        return None;
+    }
+    Some(LegScore {
         rank: search.rank_of(leg.raw(), tool),
         raw,
         normalised: leg.by_text[0][tool],
@@ -97,11 +103,12 @@ fn leg_score(search: &Search<'_>, tool: usize, leg: &LegScores) -> Option<LegSco
 fn matched_fields(tool: &Tool, terms: &[&str]) -> Vec<MatchedField> {
     let mut matched = Vec::new();
     for field in Field::ALL {
-        let mut found: Vec<String> = text::terms(&field_head(tool, field, MAX_EXPLAINED_BYTES))
-            .into_iter()
-            .map(|term| term.term)
-            .filter(|term| terms.contains(&term.as_str()))
-            .collect();
+        let mut found = Vec::new();
+        for term in text::terms(&field_head(tool, field, MAX_EXPLAINED_BYTES)) {
+            if terms.contains(&term.term.as_str()) {
+                found.push(term.term);
+            }
+        }
         found.sort_unstable();
         found.dedup();
         if !found.is_empty() {

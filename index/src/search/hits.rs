@@ -22,7 +22,7 @@ pub(super) struct Found {
 }
 
 /// The tools of several requests, each once with its best score, best first.
-pub(super) fn merged(found: impl Iterator<Item = (usize, f32)>) -> Vec<(usize, f32)> {
+pub(super) fn merged(found: Vec<(usize, f32)>) -> Vec<(usize, f32)> {
     let mut best: HashMap<usize, f32> = HashMap::new();
     for (tool, score) in found {
         let known = best.entry(tool).or_insert(score);
@@ -52,13 +52,16 @@ impl Search<'_> {
         });
         self.place_pinned(&mut found, all_scores);
         found.truncate(self.parameters.k);
+        // After the cut, so that companions are those of tools that are shown.
         self.place_companions(&mut found, requests, all_scores);
-        let hits: Vec<Hit> = found
-            .into_iter()
-            .map(|found| self.hit(found, requests, all_scores))
-            .collect();
-        let no_match = hits.is_empty().then(|| self.no_match(all_scores));
-        (hits, no_match)
+        if found.is_empty() {
+            return (Vec::new(), Some(self.no_match(all_scores)));
+        }
+        let mut hits = Vec::with_capacity(found.len());
+        for found in found {
+            hits.push(self.hit(found, requests, all_scores));
+        }
+        (hits, None)
     }
 
     /// Puts tools that a person has to decide on behind all others. Scores stay in order.
@@ -78,23 +81,34 @@ impl Search<'_> {
         if count == 0 || hits.is_empty() {
             return Vec::new();
         }
-        let matching = all_scores.iter().filter(|scores| self.is_match(scores));
-        let mut near = merged(matching.flat_map(|scores| self.best(scores, hits.len() + count)));
-        near.sort_by_key(|(tool, _)| self.is_flagged(*tool));
+        let mut best = Vec::new();
+        for scores in all_scores {
+            if self.is_match(scores) {
+                // As many more as the hits may take away.
+                best.extend(self.best(scores, hits.len() + count));
+            }
+        }
+        let mut best = merged(best);
+        best.sort_by_key(|(tool, _)| self.is_flagged(*tool));
         let mut shown: HashSet<&str> = HashSet::new();
         for hit in hits {
             shown.insert(hit.id.as_str());
             shown.extend(hit.also_on.iter().map(ToolId::as_str));
         }
-        let rows = near.into_iter().map(|(tool, _)| &self.searcher.rows[tool]);
-        let tools = rows.map(|row| NearTool {
-            id: row.id(),
-            tool: HitTool::new(row.clone()),
-        });
-        tools
-            .filter(|near| !shown.contains(near.id.as_str()))
-            .take(count)
-            .collect()
+        let mut near = Vec::new();
+        for (tool, _) in best {
+            if near.len() == count {
+                break;
+            }
+            let row = &self.searcher.rows[tool];
+            if !shown.contains(row.stored.id.as_str()) {
+                near.push(NearTool {
+                    id: row.id(),
+                    tool: HitTool::new(row.clone()),
+                });
+            }
+        }
+        near
     }
 
     /// The best tools of every request that has a match, each tool once.
@@ -119,10 +133,10 @@ impl Search<'_> {
                 }
             }
         }
-        by_tool
-            .into_values()
-            .filter(|found| found.score >= self.parameters.min_score)
-            .collect()
+        // By the best score of a tool, whichever request gave it.
+        let mut found: Vec<Found> = by_tool.into_values().collect();
+        found.retain(|found| found.score >= self.parameters.min_score);
+        found
     }
 
     fn hit(&self, found: Found, requests: &[RequestTexts], all_scores: &[RequestScores]) -> Hit {
@@ -136,20 +150,20 @@ impl Search<'_> {
         let best = found_by.first().copied().unwrap_or(0);
         let mut matched_queries = found_by;
         matched_queries.sort_unstable();
-        let explain = self
-            .query
-            .explain
-            .then(|| explain::explain(self, tool, &requests[best], &all_scores[best]));
-        let also_on = self
-            .duplicates(tool)
-            .iter()
-            .map(|&other| other as usize)
-            .filter(|&other| other != tool && self.is_allowed(other))
-            .map(|other| self.searcher.rows[other].id())
-            .collect();
-        let serves = self
-            .best_clause(tool, &all_scores[best])
-            .map(|clause| requests[best].clauses()[clause].clone());
+        let (request, scores) = (&requests[best], &all_scores[best]);
+        let explain = match self.query.explain {
+            true => Some(explain::explain(self, tool, request, scores)),
+            false => None,
+        };
+        let mut also_on = Vec::new();
+        for &other in self.duplicates(tool) {
+            let other = other as usize;
+            if other != tool && self.is_allowed(other) {
+                also_on.push(self.searcher.rows[other].id());
+            }
+        }
+        let clause = self.best_clause(tool, scores);
+        let serves = clause.map(|clause| request.clauses()[clause].clone());
         Hit {
             tool: HitTool::new(row.clone()),
             id: row.id(),
@@ -198,13 +212,13 @@ impl Search<'_> {
         may_be: impl Fn(usize) -> bool,
     ) -> Vec<(usize, f32)> {
         let by_tool = scores.by_tool();
-        let named: Vec<(usize, f32)> = scores
-            .named
-            .keys()
-            .map(|&tool| tool as usize)
-            .filter(|&tool| self.is_shown(scores, tool) && may_be(tool))
-            .map(|tool| (tool, by_tool[tool] + scores.name_bonus(tool)))
-            .collect();
+        let mut named = Vec::with_capacity(scores.named.len());
+        for &tool in scores.named.keys() {
+            let tool = tool as usize;
+            if self.is_shown(scores, tool) && may_be(tool) {
+                named.push((tool, by_tool[tool] + scores.name_bonus(tool)));
+            }
+        }
         // Named tools are offered with their bonus, so they are no matches by content here.
         let matches = |tool: usize| {
             let found = scores.fused[tool] > 0.0 || scores.memory_scores.contains_key(&tool);
@@ -268,12 +282,15 @@ impl Search<'_> {
         if scores.has_no_content {
             return false;
         }
-        let is_close =
-            self.has_words(scores) || scores.dense.iter().any(|leg| self.is_near(leg, scores));
-        is_close
-            && scores
-                .confidence()
-                .is_none_or(|confidence| confidence >= self.parameters.min_confidence)
+        // Words first: whether a leg finds a tool near may take asking for every tool.
+        if !self.has_words(scores) && !scores.dense.iter().any(|leg| self.is_near(leg, scores)) {
+            return false;
+        }
+        match scores.confidence() {
+            Some(confidence) => confidence >= self.parameters.min_confidence,
+            // Without the ranker there is no confidence to compare.
+            None => true,
+        }
     }
 
     /// True if a tool has enough of the words of a request that means something.
@@ -290,8 +307,7 @@ impl Search<'_> {
 
     /// True if a leg finds a tool near enough, by what is near for its embedder in the two languages.
     fn is_near(&self, result: &LegResult, scores: &RequestScores) -> bool {
-        let mut legs = self.searcher.legs.iter();
-        let Some(leg) = legs.find(|leg| leg.embedder.id() == result.id) else {
+        let Some(leg) = self.searcher.leg_of(result) else {
             return false;
         };
         // A translation of letters that mean nothing is near to something all the same.
@@ -301,26 +317,33 @@ impl Search<'_> {
             return false;
         }
         let least = leg.embedder.least_cosines();
-        if let Some(of_nonsense) = least.nonsense.filter(|_| scores.is_nonsense) {
+        if scores.is_nonsense
+            && let Some(of_nonsense) = least.nonsense
+        {
             return result.best_scored() >= of_nonsense;
         }
         let by_tool = &self.searcher.languages.by_tool;
-        let mut raws = result.scores.raw().iter().zip(by_tool).enumerate();
-        raws.any(|(tool, (&cosine, &language))| {
-            cosine >= least.of(scores.language, language)
+        for (tool, (&cosine, &language)) in result.scores.raw().iter().zip(by_tool).enumerate() {
+            if cosine >= least.of(scores.language, language)
                 && self.is_allowed(tool)
                 && result.scores_tool(tool)
-        })
+            {
+                return true;
+            }
+        }
+        false
     }
 
     /// The rank of a tool among those that pass the filter, from 1.
     pub(super) fn rank_of(&self, scores: &[f32], tool: usize) -> usize {
         let score = scores[tool];
-        let is_ahead = |(other, other_score): &(usize, &f32)| {
-            self.is_allowed(*other)
-                && (**other_score > score || (**other_score == score && *other < tool))
-        };
-        1 + scores.iter().enumerate().filter(is_ahead).count()
+        let mut rank = 1;
+        for (other, &other_score) in scores.iter().enumerate() {
+            // Equal scores are ranked by position, as in the list of hits.
+            let is_ahead = other_score > score || (other_score == score && other < tool);
+            rank += usize::from(is_ahead && self.is_allowed(other));
+        }
+        rank
     }
 
     /// False for tools that the filter or a pin leaves out.
@@ -336,13 +359,13 @@ impl Search<'_> {
         };
         let mut hidden = HashSet::new();
         for scores in all_scores {
-            let dense = scores.dense.iter().map(|leg| &leg.scores);
-            let legs: Vec<&LegScores> = std::iter::once(&scores.lexical).chain(dense).collect();
-            // Scaled scores end at the best tool that passes, so these are the unscaled ones.
-            let is_better =
-                |tool: usize| legs.iter().all(|leg| leg.raw()[tool] > leg.best.max(0.0));
-            let left_out = (0..allowed.len()).filter(|&tool| !allowed[tool]);
-            hidden.extend(left_out.filter(|&tool| is_better(tool)));
+            let mut legs = vec![&scores.lexical];
+            legs.extend(scores.dense.iter().map(|leg| &leg.scores));
+            for (tool, is_allowed) in allowed.iter().enumerate() {
+                if !is_allowed && is_better_than_allowed(tool, &legs) {
+                    hidden.insert(tool);
+                }
+            }
         }
         hidden.len()
     }
@@ -353,6 +376,15 @@ impl Search<'_> {
     }
 
     pub(super) fn is_allowed(&self, tool: usize) -> bool {
-        self.allowed.as_ref().is_none_or(|allowed| allowed[tool])
+        match &self.allowed {
+            Some(allowed) => allowed[tool],
+            None => true,
+        }
     }
+}
+
+/// True for a tool that is better by each of these legs than all that pass the filter.
+fn is_better_than_allowed(tool: usize, legs: &[&LegScores]) -> bool {
+    // Scaled scores end at the best tool that passes, so these are the unscaled ones.
+    legs.iter().all(|leg| leg.raw()[tool] > leg.best.max(0.0))
 }

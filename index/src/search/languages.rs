@@ -33,9 +33,8 @@ impl ToolLanguages {
 
     /// True if every tool is in English.
     pub(crate) fn are_english(&self) -> bool {
-        self.present
-            .iter()
-            .all(|(language, _)| *language == Language::English)
+        let mut present = self.present.iter();
+        present.all(|(language, _)| *language == Language::English)
     }
 
     fn include(&self, language: Language) -> bool {
@@ -57,22 +56,23 @@ impl ToolLanguages {
 impl Searcher {
     /// True if a leg scores any tool for requests in a language.
     pub(super) fn scores_any(&self, leg: &DenseLeg, request: Language, parts: Parts) -> bool {
-        let is_empty = self.catalog_len() == 0;
-        is_empty
-            || self
-                .languages
-                .present
-                .iter()
-                .any(|&(tool, _)| self.includes(leg, request, tool, parts))
+        // An empty catalog has no language that the leg could be left out for.
+        if self.catalog_len() == 0 {
+            return true;
+        }
+        let mut present = self.languages.present.iter();
+        present.any(|&(tool, _)| self.includes(leg, request, tool, parts))
     }
 
     /// The number of tools that a leg scores for requests in a language.
     pub(super) fn scored_count(&self, leg: &DenseLeg, request: Language, parts: Parts) -> usize {
-        let present = self.languages.present.iter();
-        present
-            .filter(|(tool, _)| self.includes(leg, request, *tool, parts))
-            .map(|(_, count)| count)
-            .sum()
+        let mut scored = 0;
+        for &(tool, count) in &self.languages.present {
+            if self.includes(leg, request, tool, parts) {
+                scored += count;
+            }
+        }
+        scored
     }
 
     /// True if a leg scores requests in a language in this mode.
@@ -83,11 +83,21 @@ impl Searcher {
         mode: Mode,
         parts: Parts,
     ) -> bool {
-        let scores = |leg: &DenseLeg| leg.takes_part(parts) && self.scores_any(leg, request, parts);
+        if !leg.takes_part(parts) {
+            return false;
+        }
+        if mode != Mode::Dense {
+            return self.scores_any(leg, request, parts);
+        }
         // In dense mode there are no words to fall back on, and a leg that does not know the
         // language is better than nothing.
-        scores(leg)
-            || (mode == Mode::Dense && leg.takes_part(parts) && !self.legs.iter().any(scores))
+        self.scores_any(leg, request, parts) || !self.is_known_to_any(request, parts)
+    }
+
+    /// True if a leg that takes part scores any tool for requests in a language.
+    fn is_known_to_any(&self, request: Language, parts: Parts) -> bool {
+        let mut legs = self.legs.iter();
+        legs.any(|leg| leg.takes_part(parts) && self.scores_any(leg, request, parts))
     }
 
     /// True by position for the tools that a leg scores for requests in a language; `None` where it
@@ -98,12 +108,18 @@ impl Searcher {
         request: Language,
         parts: Parts,
     ) -> Option<Vec<bool>> {
-        let includes = |&tool: &Language| self.includes(leg, request, tool, parts);
         let ToolLanguages { by_tool, present } = &*self.languages;
-        let mut present = present.iter().map(|(tool, _)| includes(tool));
-        let first = present.next()?;
-        let is_partial = present.any(|other| other != first);
-        is_partial.then(|| by_tool.iter().map(includes).collect())
+        let mut scored = Vec::with_capacity(present.len());
+        for &(tool, _) in present {
+            if self.includes(leg, request, tool, parts) {
+                scored.push(tool);
+            }
+        }
+        if scored.is_empty() || scored.len() == present.len() {
+            return None;
+        }
+        // Asked once for each language, since asking may look at all legs.
+        Some(by_tool.iter().map(|tool| scored.contains(tool)).collect())
     }
 
     fn includes(&self, leg: &DenseLeg, request: Language, tool: Language, parts: Parts) -> bool {
@@ -140,8 +156,7 @@ impl Searcher {
 
     /// True if a leg that takes part knows more languages than English.
     fn is_multilingual(&self, parts: Parts) -> bool {
-        self.legs
-            .iter()
-            .any(|leg| leg.takes_part(parts) && leg.embedder.languages() != Languages::English)
+        let mut legs = self.legs.iter();
+        legs.any(|leg| leg.takes_part(parts) && leg.embedder.languages() != Languages::English)
     }
 }

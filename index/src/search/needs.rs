@@ -52,16 +52,17 @@ impl Search<'_> {
         scores: &RequestScores,
         ranked: Vec<(usize, f32)>,
     ) -> Vec<(usize, f32)> {
-        let mut candidates: Vec<Candidate> = ranked
-            .into_iter()
-            .map(|(tool, score)| Candidate {
+        let mut candidates = Vec::with_capacity(ranked.len());
+        for (tool, score) in ranked {
+            let clauses = 0..scores.clauses();
+            candidates.push(Candidate {
                 tool,
                 score,
-                by_clause: (0..scores.clauses())
+                by_clause: clauses
                     .map(|clause| self.clause_score(scores, clause, tool))
                     .collect(),
-            })
-            .collect();
+            });
+        }
         let mut served = vec![0.0; scores.clauses()];
         let mut hits = Vec::new();
         while hits.len() < self.parameters.k
@@ -71,6 +72,7 @@ impl Search<'_> {
             for (served, score) in served.iter_mut().zip(chosen.by_clause) {
                 *served = score.max(*served);
             }
+            // Divided by the most that a value can be.
             hits.push((chosen.tool, value / (1.0 + NEED_WEIGHT)));
         }
         hits
@@ -85,7 +87,11 @@ fn best_next(candidates: &[Candidate], served: &[f32]) -> Option<(usize, f32)> {
         let gains = candidate.by_clause.iter().zip(served);
         let gain: f32 = gains.map(|(score, served)| (score - served).max(0.0)).sum();
         let value = candidate.score + NEED_WEIGHT * gain / served.len() as f32;
-        if best.is_none_or(|(_, known)| value > known) {
+        let is_better = match best {
+            Some((_, known)) => value > known,
+            None => true,
+        };
+        if is_better {
             best = Some((place, value));
         }
     }

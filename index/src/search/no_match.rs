@@ -8,6 +8,7 @@ use super::{RequestScores, Search, Searcher};
 use crate::hit::{NoMatch, NoMatchReason, UnknownName};
 use crate::query::Filter;
 use crate::suggest;
+use crate::tool::ToolId;
 
 /// Names offered when nothing matches.
 const NEAREST_NAMES: usize = 3;
@@ -17,18 +18,12 @@ const MAX_UNKNOWN: usize = 3;
 impl Search<'_> {
     pub(super) fn no_match(&self, all_scores: &[RequestScores]) -> NoMatch {
         let reason = self.no_match_reason(all_scores);
-        // Nothing was asked for that a tool could be near to.
         let nearest = match reason {
+            // Nothing was asked for that a tool could be near to.
             NoMatchReason::NoContent => Vec::new(),
             _ => self.nearest(all_scores),
         };
-        NoMatch {
-            reason,
-            nearest: nearest
-                .into_iter()
-                .map(|tool| self.searcher.rows[tool].id())
-                .collect(),
-        }
+        NoMatch { reason, nearest }
     }
 
     fn no_match_reason(&self, all_scores: &[RequestScores]) -> NoMatchReason {
@@ -57,11 +52,18 @@ impl Search<'_> {
     }
 
     /// The best tools over all requests, each once, by its best score.
-    fn nearest(&self, all_scores: &[RequestScores]) -> Vec<usize> {
+    fn nearest(&self, all_scores: &[RequestScores]) -> Vec<ToolId> {
         // The ranking before the thresholds, which have emptied the answer.
-        let mut nearest = merged(all_scores.iter().flat_map(|scores| self.top(scores)));
+        let mut best = Vec::new();
+        for scores in all_scores {
+            best.extend(self.top(scores));
+        }
+        let mut nearest = merged(best);
         nearest.truncate(NEAREST_NAMES);
-        nearest.into_iter().map(|(tool, _)| tool).collect()
+        let tools = nearest.into_iter();
+        tools
+            .map(|(tool, _)| self.searcher.rows[tool].id())
+            .collect()
     }
 }
 
@@ -71,21 +73,24 @@ impl Searcher {
         if self.words.whole().is_some() {
             return Vec::new();
         }
-        let ids: BTreeSet<&str> = self.rows.iter().map(|row| row.stored.id.as_str()).collect();
+        let (mut ids, mut servers, mut tags) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        for row in &self.rows {
+            let id = &row.stored.id;
+            ids.insert(id.as_str());
+            // A filter by ids may be that of a profile. It hides the servers and tags of all other tools.
+            if !filter.ids.is_empty() && !filter.ids.contains(id.as_str()) {
+                continue;
+            }
+            servers.insert(id.server());
+            // Reading a tool's tags may take parsing it.
+            if !filter.tags.is_empty() {
+                tags.extend(row.labels().tags.iter().map(String::as_str));
+            }
+        }
         let mut unknown = Vec::new();
         add_unknown(&mut unknown, "tool", &filter.ids, &ids);
-        // A filter by ids may be that of a profile. It hides the servers and tags of all other tools.
-        let rows = self.rows.iter().filter(|row| {
-            let id = row.stored.id.as_str();
-            filter.ids.is_empty() || filter.ids.contains(id)
-        });
-        let servers = rows.clone().map(|row| row.stored.id.server()).collect();
         add_unknown(&mut unknown, "server", &filter.servers, &servers);
-        if !filter.tags.is_empty() {
-            let tags = rows.flat_map(|row| row.labels().tags.iter());
-            let tags = tags.map(String::as_str).collect();
-            add_unknown(&mut unknown, "tag", &filter.tags, &tags);
-        }
+        add_unknown(&mut unknown, "tag", &filter.tags, &tags);
         unknown
     }
 }
@@ -96,8 +101,10 @@ fn add_unknown(
     wanted: &BTreeSet<String>,
     known: &BTreeSet<&str>,
 ) {
-    let missing = wanted.iter().filter(|name| !known.contains(name.as_str()));
-    for name in missing.take(MAX_UNKNOWN - unknown.len()) {
+    for name in wanted {
+        if known.contains(name.as_str()) || unknown.len() == MAX_UNKNOWN {
+            continue;
+        }
         let similar = suggest::similar(name, known.iter().copied());
         unknown.push(UnknownName {
             kind,

@@ -58,25 +58,32 @@ impl Searcher {
     /// The terms of each text that a query is searched by.
     pub fn query_terms(&self, query: &Query) -> Vec<TextTerms> {
         let requested = requested_parts(query, self.parameters(query).mode);
-        let texts = query
-            .texts
-            .iter()
-            .flat_map(|text| RequestTexts::new(text, requested).texts);
-        let terms = texts.map(|text| {
-            let phrases = Lexicon::bundled().phrases(&text);
-            let added = phrases.iter().flat_map(|phrase| phrase.words);
-            let mut added: Vec<Term> = added.cloned().collect();
-            if let Some(words) = &self.owner_words {
-                let found = words.synonyms(&text);
-                let synonyms = found.iter().flat_map(|phrase| &phrase.synonyms);
-                added.extend(synonyms.flat_map(|synonym| synonym.terms.iter().cloned()));
+        let mut all = Vec::new();
+        for text in &query.texts {
+            for text in RequestTexts::new(text, requested).texts {
+                all.push(TextTerms {
+                    own: text::terms(&text),
+                    added: self.added_terms(&text),
+                });
             }
-            TextTerms {
-                own: text::terms(&text),
-                added,
+        }
+        all
+    }
+
+    /// What tools may say instead of the phrases of a text: by everyday phrases and by the owner.
+    fn added_terms(&self, text: &str) -> Vec<Term> {
+        let mut added = Vec::new();
+        for phrase in Lexicon::bundled().phrases(text) {
+            added.extend_from_slice(phrase.words);
+        }
+        if let Some(words) = &self.owner_words {
+            for phrase in words.synonyms(text) {
+                for synonym in phrase.synonyms {
+                    added.extend(synonym.terms);
+                }
             }
-        });
-        terms.collect()
+        }
+        added
     }
 
     /// What the tools of a query are looked for by, from a searcher without tools.
@@ -84,12 +91,11 @@ impl Searcher {
         query.validate()?;
         let parameters = self.parameters(query);
         let prepared = self.prepare(query, parameters, &mut None, &mut Timings::default());
-        let requests = &prepared.requests;
+        let requests = prepared.requests.iter();
         Ok(Probe {
-            texts: self.probe_texts(requests),
+            texts: self.probe_texts(&prepared.requests),
             vectors: self.probe_vectors(&prepared),
             names: requests
-                .iter()
                 .filter_map(|request| AskedName::of(request.whole_text()))
                 .collect(),
             by_id: self.tools_by_id(&prepared),
@@ -98,33 +104,36 @@ impl Searcher {
     }
 
     fn probe_texts(&self, requests: &[RequestTexts]) -> Vec<Vec<ProbeTerm>> {
-        let texts = requests.iter().flat_map(|request| &request.terms);
-        texts
-            .map(|terms| {
-                let gains = self.with_words(|words| words.gains(terms));
-                let mut terms: Vec<ProbeTerm> = gains
-                    .into_iter()
-                    .map(|(term, gain)| ProbeTerm { term, gain })
-                    .collect();
-                terms.sort_unstable_by(|one, other| {
+        let mut texts = Vec::new();
+        for request in requests {
+            for terms in &request.terms {
+                let mut found = Vec::new();
+                for (term, gain) in self.with_words(|words| words.gains(terms)) {
+                    found.push(ProbeTerm { term, gain });
+                }
+                // Equal ones by term, so that the order is always the same.
+                found.sort_unstable_by(|one, other| {
                     let by_gain = other.gain.total_cmp(&one.gain);
-                    by_gain.then_with(|| one.term.cmp(&other.term))
+                    by_gain.then(one.term.cmp(&other.term))
                 });
-                terms
-            })
-            .filter(|terms| !terms.is_empty())
-            .collect()
+                if !found.is_empty() {
+                    texts.push(found);
+                }
+            }
+        }
+        texts
     }
 
     fn probe_vectors(&self, prepared: &Prepared) -> Vec<ProbeVector> {
         let mut all = Vec::new();
         for (place, leg) in self.legs.iter().enumerate() {
             for number in 0..prepared.requests.len() {
-                let vectors = prepared.vectors.of(place, number).unwrap_or_default();
-                all.extend(vectors.iter().map(|vector| ProbeVector {
-                    embedder: leg.embedder.id().to_owned(),
-                    vector: vector.clone(),
-                }));
+                for vector in prepared.vectors.of(place, number).unwrap_or_default() {
+                    all.push(ProbeVector {
+                        embedder: leg.embedder.id().to_owned(),
+                        vector: vector.clone(),
+                    });
+                }
             }
         }
         all
@@ -148,13 +157,17 @@ impl Searcher {
     /// The tools that the memory may add, by the requests as they are searched and as they were
     /// written.
     fn remembered(&self, prepared: &Prepared) -> Vec<ToolId> {
-        let Some(memory) = self.memory.as_ref().filter(|memory| memory.is_active()) else {
+        let Some(memory) = &self.memory else {
             return Vec::new();
         };
+        if !memory.is_active() {
+            return Vec::new();
+        }
         let mut tools = Vec::new();
         for (number, request) in prepared.requests.iter().enumerate() {
             for (place, leg) in self.legs.iter().enumerate() {
                 let searched = prepared.vectors.of(place, number).unwrap_or_default();
+                // The memory remembers whole requests, which are the first texts.
                 let mut vectors: Vec<Vec<f32>> = searched.iter().take(1).cloned().collect();
                 if request.is_rewritten() && leg.embedder.is_instant() {
                     let written = leg.embedder.embed_queries(&[request.whole_text()]);

@@ -1,15 +1,15 @@
 //! The texts of a request and their vectors.
 
-use super::spelling;
 use super::translation::Translator;
+use super::{Searcher, spelling};
 use crate::clauses;
 use crate::embed::{Languages, StaticTable};
-use crate::everyday::{Lexicon, Phrase};
+use crate::everyday::Lexicon;
 use crate::language::Language;
-use crate::lexical::{Added, QueryTerms};
+use crate::lexical::QueryTerms;
 use crate::owner_words::{FoundSynonyms, WordIndex};
 use crate::query::read_part;
-use crate::text::{self, Term};
+use crate::text;
 use crate::variant::Parts;
 
 /// One text of a query with the texts it is searched by: itself, then its clauses if it has
@@ -58,10 +58,16 @@ impl RequestTexts {
 
     /// Finds the phrases that the owner gave synonyms.
     pub(super) fn find_synonyms(&mut self, words: &WordIndex) {
-        let texts = self.texts.iter();
-        let found: Vec<_> = texts.map(|text| words.synonyms(text)).collect();
-        if found.iter().any(|found| !found.is_empty()) {
-            self.synonyms = found;
+        let mut all = Vec::with_capacity(self.texts.len());
+        let mut has_any = false;
+        for text in &self.texts {
+            let found = words.synonyms(text);
+            has_any |= !found.is_empty();
+            all.push(found);
+        }
+        // Without any the list stays empty, which tells that the texts need no expansion.
+        if has_any {
+            self.synonyms = all;
         }
     }
 
@@ -80,14 +86,8 @@ impl RequestTexts {
         if self.synonyms.is_empty() {
             return;
         }
-        let expanded = |texts: &[String]| -> Vec<String> {
-            let texts = texts.iter().zip(&self.synonyms);
-            texts
-                .map(|(text, found)| FoundSynonyms::appended_to(text, found))
-                .collect()
-        };
-        self.expanded = expanded(&self.texts);
-        self.rewritten = expanded(&self.rewritten);
+        self.expanded = expanded(&self.texts, &self.synonyms);
+        self.rewritten = expanded(&self.rewritten, &self.synonyms);
     }
 
     /// The texts that these parts of the pipeline search by.
@@ -115,41 +115,38 @@ impl RequestTexts {
     }
 
     /// Finds the terms of each text.
-    pub(super) fn resolve(&mut self, resolve: impl Fn(&[Term], &[FoundSynonyms]) -> QueryTerms) {
-        let texts = self.texts.iter().enumerate();
-        self.terms = texts
-            .map(|(number, text)| resolve(&text::terms(text), self.synonyms_of(number)))
-            .collect();
+    pub(super) fn resolve(&mut self, searcher: &Searcher) {
+        let mut resolved = Vec::with_capacity(self.texts.len());
+        for (number, text) in self.texts.iter().enumerate() {
+            let (terms, synonyms) = (text::terms(text), self.synonyms_of(number));
+            resolved.push(searcher.with_words(|words| words.resolve_with(&terms, synonyms)));
+        }
+        self.terms = resolved;
     }
 
     /// Adds the words that tools use instead of everyday phrases, where the catalog has them.
-    pub(super) fn add_everyday_words(
-        &mut self,
-        in_catalog: impl Fn(&QueryTerms, &[Phrase]) -> Vec<Added>,
-    ) {
+    pub(super) fn add_everyday_words(&mut self, searcher: &Searcher) {
         for (text, terms) in self.texts.iter().zip(&mut self.terms) {
             let phrases = Lexicon::bundled().phrases(text);
             if !phrases.is_empty() {
-                let added = in_catalog(terms, &phrases);
+                let added = searcher.with_words(|words| words.everyday(terms, &phrases));
                 terms.added.extend(added);
             }
         }
     }
 
     /// Translates each text into English words, and finds the terms of both.
-    pub(super) fn translate(
-        &mut self,
-        translator: &Translator,
-        resolve: impl Fn(&[Term], &[Term], &[FoundSynonyms]) -> QueryTerms,
-    ) {
+    pub(super) fn translate(&mut self, translator: &Translator, searcher: &Searcher) {
         self.rewritten = translator.translate(&self.texts, self.language);
-        let translated = self.texts.iter().zip(&self.rewritten).enumerate();
-        self.terms = translated
-            .map(|(number, (text, translated))| {
-                let (own, translated) = (text::terms(text), text::terms(translated));
-                resolve(&own, &translated, self.synonyms_of(number))
-            })
-            .collect();
+        let mut resolved = Vec::with_capacity(self.texts.len());
+        for (number, (text, translated)) in self.texts.iter().zip(&self.rewritten).enumerate() {
+            let (own, english) = (text::terms(text), text::terms(translated));
+            let synonyms = self.synonyms_of(number);
+            resolved.push(
+                searcher.with_words(|words| words.resolve_translated(&own, &english, synonyms)),
+            );
+        }
+        self.terms = resolved;
     }
 
     /// True for a request that shows no sign of a language and is likelier no English.
@@ -164,15 +161,16 @@ impl RequestTexts {
 
     /// Corrects misspelt words in the texts that are embedded.
     pub(super) fn correct(&mut self, table: &StaticTable) {
-        let texts = self.texts.iter();
-        let corrected: Vec<Option<String>> = texts
-            .map(|text| spelling::corrected(text, &self.terms[0], table))
-            .collect();
-        if corrected.iter().any(Option::is_some) {
-            let texts = self.texts.iter().zip(corrected);
-            self.rewritten = texts
-                .map(|(text, corrected)| corrected.unwrap_or_else(|| text.clone()))
-                .collect();
+        let mut has_changed = false;
+        let mut texts = Vec::with_capacity(self.texts.len());
+        for text in &self.texts {
+            let corrected = spelling::corrected(text, &self.terms[0], table);
+            has_changed |= corrected.is_some();
+            texts.push(corrected.unwrap_or_else(|| text.clone()));
+        }
+        // An unchanged request keeps no copy, so that it does not count as rewritten.
+        if has_changed {
+            self.rewritten = texts;
         }
     }
 
@@ -183,8 +181,11 @@ impl RequestTexts {
 
     /// The whole request in English words, if it was translated.
     pub(super) fn translation(&self) -> Option<&str> {
-        let translated = self.language != Language::English && !self.rewritten.is_empty();
-        translated.then(|| self.rewritten[0].as_str())
+        match self.language {
+            // What is rewritten in English is only corrected.
+            Language::English => None,
+            _ => self.rewritten.first().map(String::as_str),
+        }
     }
 
     /// The texts as the ranker reads them: corrected or translated, and with synonyms.
@@ -226,6 +227,14 @@ impl RequestTexts {
     }
 }
 
+/// The texts, each with the synonyms of its phrases; none of no texts.
+fn expanded(texts: &[String], synonyms: &[Vec<FoundSynonyms>]) -> Vec<String> {
+    let texts = texts.iter().zip(synonyms);
+    texts
+        .map(|(text, found)| FoundSynonyms::appended_to(text, found))
+        .collect()
+}
+
 /// The vectors of a query's texts, for every dense leg in the order of the searcher's legs.
 #[derive(Default)]
 pub(super) struct QueryVectors {
@@ -239,11 +248,12 @@ struct LegVectors {
 
 impl QueryVectors {
     /// Adds a leg with the vectors of all texts; `counts` is the number of texts of each request.
-    pub(super) fn push(&mut self, vectors: Vec<Vec<f32>>, counts: impl Iterator<Item = usize>) {
+    pub(super) fn push(&mut self, vectors: Vec<Vec<f32>>, counts: &[usize]) {
         let mut vectors = vectors.into_iter();
-        let by_request = counts
-            .map(|count| vectors.by_ref().take(count).collect())
-            .collect();
+        let mut by_request = Vec::with_capacity(counts.len());
+        for count in counts {
+            by_request.push(vectors.by_ref().take(*count).collect());
+        }
         self.by_leg.push(Some(LegVectors { by_request }));
     }
 

@@ -10,8 +10,8 @@ use crate::embed::Languages;
 use crate::hit::{Match, Reranked};
 use crate::language::Language;
 use crate::query::{Fusion, Mode};
-use crate::ranker::Ranker;
 use crate::ranker::features::{self, Candidates, DenseView, Feature, LegView};
+use crate::ranker::{Ranker, leg_name};
 use crate::text;
 use crate::tool::ToolId;
 
@@ -74,20 +74,19 @@ pub(super) fn rerank(
             let mut forest_scores = model.scores(&candidates);
             keep_rank_of_own_language(search, scores, &candidates, &mut forest_scores);
             // Not scaled as `mixed` scales them: the signals are differences of plain sums.
-            let sums: Vec<f32> = candidates
-                .tools
-                .iter()
-                .zip(&forest_scores)
-                .map(|(&tool, &score)| scores.fused[tool as usize] + mix * score as f32)
-                .collect();
+            let mut sums = formula_scores(&candidates, scores);
+            for (sum, &forest_score) in sums.iter_mut().zip(&forest_scores) {
+                *sum += mix * forest_score as f32;
+            }
             let signals = candidates.signals(input, &sums, &forest_scores);
             (candidates, forest_scores, model.confidence(&signals))
         });
     let by_tool = mixed(&scores.fused, &candidates, &forest_scores, mix);
-    let confidence = is_calibrated.then_some(confidence);
-    let matched = confidence.map_or(Match::Possible, |confidence| {
-        model.matched(confidence, scores.language)
-    });
+    // The confidence of a model that stands in for another is that of other cosines.
+    let (confidence, matched) = match is_calibrated {
+        true => (Some(confidence), model.matched(confidence, scores.language)),
+        false => (None, Match::Possible),
+    };
     let output = RankerOutput {
         legs: ids(&legs).map(str::to_owned).collect(),
         ranker,
@@ -106,8 +105,10 @@ pub(super) fn applies(search: &Search<'_>, scores: &RequestScores) -> bool {
     let Some(ranker) = &search.searcher.ranker else {
         return false;
     };
-    contributing_legs(search, scores)
-        .is_some_and(|legs| ranker.model_or_stand_in(ids(&legs)).is_some())
+    match contributing_legs(search, scores) {
+        Some(legs) => ranker.model_or_stand_in(ids(&legs)).is_some(),
+        None => false,
+    }
 }
 
 /// Measures a request without ranking it.
@@ -119,29 +120,25 @@ pub(super) fn sample(
     let legs = contributing_legs(search, scores)?;
     let (candidates, signals) = with_ranker_input(search, request, scores, &legs, |input| {
         let candidates = Candidates::measure(input);
-        let fused: Vec<f32> = candidates
-            .tools
-            .iter()
-            .map(|&tool| scores.fused[tool as usize])
-            .collect();
+        let fused = formula_scores(&candidates, scores);
         // No forest has scored this sample yet, so its scores are 0.
         let signals = candidates.signals(input, &fused, &vec![0.0; fused.len()]);
         (candidates, signals)
     });
-    let tools = candidates
-        .tools
-        .iter()
-        .map(|&tool| search.searcher.rows[tool as usize].id())
-        .collect();
-    let legs = ids(&legs)
-        .map(|id| crate::ranker::leg_name(id).to_owned())
-        .collect();
+    let rows = &search.searcher.rows;
+    let tools = candidates.tools.iter();
     Some(RankerSample {
-        tools,
+        tools: tools.map(|&tool| rows[tool as usize].id()).collect(),
         rows: candidates.rows,
         signals,
-        legs,
+        legs: ids(&legs).map(leg_name).map(str::to_owned).collect(),
     })
+}
+
+/// The formula's score of each candidate.
+fn formula_scores(candidates: &Candidates, scores: &RequestScores) -> Vec<f32> {
+    let tools = candidates.tools.iter();
+    tools.map(|&tool| scores.fused[tool as usize]).collect()
 }
 
 impl RankerOutput {
@@ -189,20 +186,17 @@ fn contributing_legs<'a>(
     }
     let mut contributing = Vec::new();
     for result in &scores.dense {
-        let leg = search
-            .searcher
-            .legs
-            .iter()
-            .find(|leg| leg.embedder.id() == result.id);
+        let Some(leg) = search.searcher.leg_of(result) else {
+            continue;
+        };
         // The forests are trained on legs that know English.
-        if scores.dense.len() > 1
-            && leg.is_some_and(|leg| leg.embedder.languages() == Languages::OtherThanEnglish)
-        {
+        let knows_english = leg.embedder.languages() != Languages::OtherThanEnglish;
+        if scores.dense.len() > 1 && !knows_english {
             continue;
         }
         // In a leg that is still being embedded, tools without a vector would look like bad
         // matches.
-        if let Some(leg) = leg.filter(|leg| leg.pending == 0) {
+        if leg.pending == 0 {
             contributing.push((leg, result));
         }
     }
@@ -246,26 +240,22 @@ fn with_ranker_input<T>(
     let slow = legs.iter().find(|(leg, _)| !leg.embedder.is_instant());
     let (instant_cosines, slow_cosines) = (instant.map(view_cosines), slow.map(view_cosines));
     let (whole, clauses) = (&request.terms[0], &request.terms[1..]);
-    let terms: Vec<(String, f32)> = whole
-        .terms()
-        .map(str::to_owned)
-        .zip(scores.gains.iter().copied())
-        .collect();
-    let clause_terms: Vec<Vec<&str>> = clauses
-        .iter()
-        .map(|terms| terms.terms().collect())
-        .collect();
-    let added: Vec<Vec<&str>> = whole
-        .added
-        .iter()
-        .map(|added| added.words.iter().map(|word| word.term.as_str()).collect())
-        .collect();
+    let terms = whole.terms().map(str::to_owned);
+    let terms: Vec<(String, f32)> = terms.zip(scores.gains.iter().copied()).collect();
+    let mut clause_terms: Vec<Vec<&str>> = Vec::with_capacity(clauses.len());
+    for clause in clauses {
+        clause_terms.push(clause.terms().collect());
+    }
+    let mut added_terms: Vec<Vec<&str>> = Vec::with_capacity(whole.added.len());
+    for added in &whole.added {
+        added_terms.push(added.words.iter().map(|word| word.term.as_str()).collect());
+    }
     run(&features::RankerInput {
         text: request.ranked_text(),
         clause_texts: request.ranked_clauses(),
         clauses: &clause_terms,
         terms: &terms,
-        added: &added,
+        added: &added_terms,
         unknown: whole.unknown(),
         limit: scores.limit,
         tools: search.searcher.catalog_len(),
@@ -277,9 +267,9 @@ fn with_ranker_input<T>(
         fused: &scores.fused,
         allowed: &|tool| search.is_allowed(tool),
         profile: &|tool| rows[tool].profile(),
-        server: &|tool| {
-            let server = rows[tool].stored.id.server();
-            (!server.is_empty()).then(|| text::term_hash(server))
+        server: &|tool| match rows[tool].stored.id.server() {
+            "" => None,
+            server => Some(text::term_hash(server)),
         },
     })
 }
@@ -314,15 +304,12 @@ fn cosine<'a>(
     let views = leg.embedder.views();
     let number = views.iter().position(|other| *other == view);
     let cosine = number.map(|number| {
-        leg.vectors
-            .get()
-            .view_cosine(&result.query, number, views.len())
+        let vectors = leg.vectors.get();
+        vectors.view_cosine(&result.query, number, views.len())
     });
-    move |tool| {
-        cosine
-            .as_ref()
-            .and_then(|cosine| cosine(tool))
-            .unwrap_or(0.0)
+    move |tool| match &cosine {
+        Some(cosine) => cosine(tool).unwrap_or(0.0),
+        None => 0.0,
     }
 }
 
@@ -357,9 +344,10 @@ fn mixed(fused: &[f32], candidates: &Candidates, forest_scores: &[f64], mix: f32
 
 /// The lowest and the highest score; infinity and minus infinity without any.
 fn bounds(forest_scores: &[f64]) -> (f64, f64) {
-    let scores = forest_scores.iter().copied();
-    scores.fold(
-        (f64::INFINITY, f64::NEG_INFINITY),
-        |(lowest, highest), score| (lowest.min(score), highest.max(score)),
-    )
+    let (mut lowest, mut highest) = (f64::INFINITY, f64::NEG_INFINITY);
+    for &score in forest_scores {
+        lowest = lowest.min(score);
+        highest = highest.max(score);
+    }
+    (lowest, highest)
 }

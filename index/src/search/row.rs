@@ -48,12 +48,15 @@ impl Row {
 
     /// The tool. `None` if the stored JSON is not a tool, which the store's writer rules out.
     pub(crate) fn tool(&self) -> Option<Arc<Tool>> {
-        let parse = || self.stored.parse().ok().map(Arc::new);
-        self.parsed.clone().or_else(parse)
+        match &self.parsed {
+            Some(tool) => Some(Arc::clone(tool)),
+            None => self.stored.parse().ok().map(Arc::new),
+        }
     }
 
     /// The ranker's view of the tool; computed on first use, in some 20 microseconds.
     pub(super) fn profile(&self) -> &ToolProfile {
+        // Boxed, so that a row that is never a candidate stays small.
         self.profile.get_or_init(|| {
             let tool = self.tool();
             let profile = tool.as_deref().map(ToolProfile::new);
@@ -117,9 +120,11 @@ impl Row {
 
 impl Definition for Row {
     fn read(&self) -> Arc<Tool> {
-        // The store's writer rules out that stored JSON is not a tool.
-        let without_definition = || Arc::new(Tool::of_id(self.id()));
-        self.tool().unwrap_or_else(without_definition)
+        match self.tool() {
+            Some(tool) => tool,
+            // The store's writer rules out that stored JSON is not a tool.
+            None => Arc::new(Tool::of_id(self.id())),
+        }
     }
 
     fn shown_description(&self) -> String {
@@ -143,8 +148,7 @@ fn has_letters_beyond_ascii(text: &str) -> bool {
     let mut rest = text;
     while !rest.is_empty() {
         let (part, after) = rest.split_at(rest.ceil_char_boundary(ASCII_PART));
-        let is_letter = |c: char| !c.is_ascii() && c.is_alphabetic();
-        if !part.is_ascii() && part.chars().any(is_letter) {
+        if !part.is_ascii() && part.contains(|c: char| !c.is_ascii() && c.is_alphabetic()) {
             return true;
         }
         rest = after;

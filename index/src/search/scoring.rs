@@ -1,12 +1,13 @@
 //! Scores of a request: by leg, fused into one score a tool, and with what the memory adds.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use super::curation::Pinned;
 use super::legs::{LegResult, LegScan, LegScores};
 use super::request::{QueryVectors, RequestTexts};
 use super::rerank::RankerOutput;
-use super::{Search, Searcher, timed};
+use super::{DenseLeg, Search, Searcher, ms_since};
 use crate::dense::UNKNOWN;
 use crate::fuse;
 use crate::hit::{Match, NameMatch, Signals, Timings};
@@ -126,8 +127,7 @@ impl RequestScores {
 
     /// True if the request names a tool, or if the owner's pins put one among the first hits.
     fn is_certain(&self) -> bool {
-        let is_first = |pinned: &Pinned| pinned.place <= FIRST_HITS;
-        self.pinned.iter().any(is_first)
+        self.pinned.iter().any(|pinned| pinned.place <= FIRST_HITS)
             || self.named.values().any(|name| *name >= NameMatch::Alias)
     }
 
@@ -154,16 +154,24 @@ impl Searcher {
     /// The tools that a request names, by their own names or by aliases, each with its best kind of
     /// match.
     fn named(&self, request: &str) -> HashMap<u32, NameMatch> {
-        let id_of = |tool: u32| self.rows[tool as usize].id();
-        let mut named: HashMap<u32, NameMatch> =
-            self.names.find(request, id_of).into_iter().collect();
+        let found = self
+            .names
+            .find(request, |tool| self.rows[tool as usize].id());
+        let mut named: HashMap<u32, NameMatch> = found.into_iter().collect();
         for id in self.aliased(request) {
+            // The owner may have named a tool that is no longer there.
             if let Some(tool) = self.position(&id) {
                 let known = named.entry(tool as u32).or_insert(NameMatch::Alias);
                 *known = NameMatch::Alias.max(*known);
             }
         }
         named
+    }
+
+    /// The leg that a result is of.
+    pub(super) fn leg_of(&self, result: &LegResult) -> Option<&DenseLeg> {
+        let mut legs = self.legs.iter();
+        legs.find(|leg| leg.embedder.id() == result.id)
     }
 }
 
@@ -183,28 +191,30 @@ impl Search<'_> {
         vectors: &QueryVectors,
         timings: &mut Timings,
     ) -> RequestScores {
-        let lexical = timed(&mut timings.lexical_ms, || self.score_words(request));
-        let dense = timed(&mut timings.dense_ms, || {
-            self.score_dense(request, number, vectors, &lexical.scores)
-        });
-        timed(&mut timings.fuse_ms, || {
-            let searcher = self.searcher;
-            let mut named = searcher.named(request.whole_text());
-            named.retain(|&tool, _| self.is_allowed(tool as usize));
-            RequestScores {
-                language: request.language,
-                is_nonsense: request.is_nonsense,
-                has_no_content: request.has_no_content,
-                fused: self.fuse(request.language, &lexical.scores, &dense),
-                named,
-                signals: signals(lexical.limit, &lexical.scores, &dense),
-                lexical: lexical.scores,
-                gains: lexical.gains,
-                limit: lexical.limit,
-                dense,
-                ..RequestScores::default()
-            }
-        })
+        let by_words = Instant::now();
+        let lexical = self.score_words(request);
+        timings.lexical_ms += ms_since(by_words);
+        let by_meaning = Instant::now();
+        let dense = self.score_dense(request, number, vectors, &lexical.scores);
+        timings.dense_ms += ms_since(by_meaning);
+        let fusing = Instant::now();
+        let mut named = self.searcher.named(request.whole_text());
+        named.retain(|&tool, _| self.is_allowed(tool as usize));
+        let scores = RequestScores {
+            language: request.language,
+            is_nonsense: request.is_nonsense,
+            has_no_content: request.has_no_content,
+            fused: self.fuse(request.language, &lexical.scores, &dense),
+            named,
+            signals: signals(lexical.limit, &lexical.scores, &dense),
+            lexical: lexical.scores,
+            gains: lexical.gains,
+            limit: lexical.limit,
+            dense,
+            ..RequestScores::default()
+        };
+        timings.fuse_ms += ms_since(fusing);
+        scores
     }
 
     /// Scores every text of a request by BM25.
@@ -236,13 +246,14 @@ impl Search<'_> {
     ) -> Vec<LegResult> {
         let allowed = self.allowed.as_deref();
         let (scans, mut results) = self.dense_scans(request, number, vectors);
-        if scans.iter().any(|scan| scan.is_rough) {
-            let fused = self.fuse(request.language, lexical, &results);
-            let likely = self.likely(&fused, &results);
-            for (scan, result) in scans.iter().zip(&mut results) {
-                if scan.is_rough {
-                    scan.refine(&likely, &mut result.scores, allowed);
-                }
+        if scans.iter().all(|scan| !scan.is_rough) {
+            return results;
+        }
+        let fused = self.fuse(request.language, lexical, &results);
+        let likely = self.likely(&fused, &results);
+        for (scan, result) in scans.iter().zip(&mut results) {
+            if scan.is_rough {
+                scan.refine(&likely, &mut result.scores, allowed);
             }
         }
         results
@@ -273,21 +284,16 @@ impl Search<'_> {
     /// The tools that may become hits by these scores: the best of the formula and of each dense
     /// leg. With them the worst of each leg, which the scores are scaled by.
     fn likely(&self, fused: &[f32], results: &[LegResult]) -> Vec<usize> {
-        let mut likely = Vec::new();
-        let mut add_best = |scores: &[f32], count: usize| {
-            let is_allowed = |tool| self.is_allowed(tool);
-            let best = top_k::unordered_above(UNKNOWN, scores, count, is_allowed);
-            likely.extend(best.into_iter().map(|(tool, _)| tool));
-        };
-        add_best(fused, LIKELY);
+        let is_allowed = |tool| self.is_allowed(tool);
+        let mut best = top_k::unordered_above(UNKNOWN, fused, LIKELY, is_allowed);
         for result in results {
-            add_best(result.scores.raw(), LIKELY_BY_LEG);
+            let raw = result.scores.raw();
+            let of_leg = top_k::unordered_above(UNKNOWN, raw, LIKELY_BY_LEG, is_allowed);
+            best.extend(of_leg);
+            best.extend(least_similar(raw));
         }
-        likely.extend(
-            results
-                .iter()
-                .flat_map(|result| least_similar(result.scores.raw())),
-        );
+        let mut likely: Vec<usize> = best.into_iter().map(|(tool, _)| tool).collect();
+        // The same tool is among the best of several legs.
         likely.sort_unstable();
         likely.dedup();
         likely
@@ -311,11 +317,10 @@ impl Search<'_> {
         }
         // The more confident the answer is without the memory, the less it is changed by requests
         // that are merely similar. The very same request (weight 1) keeps its full weight.
-        let confidence = scores
-            .ranker_output
-            .as_ref()
-            .and_then(|output| output.confidence)
-            .unwrap_or_default();
+        let confidence = match &scores.ranker_output {
+            Some(output) => output.confidence.unwrap_or_default(),
+            None => 0.0,
+        };
         for (id, weight) in recalled {
             if let Some(tool) = self.searcher.position(&id) {
                 let damped = weight * (1.0 - confidence * (1.0 - weight));
@@ -327,10 +332,10 @@ impl Search<'_> {
         }
         // Scaled, so that scores stay from 0 to 1.
         let scale = 1.0 / (1.0 + MEMORY_WEIGHT);
-        let mut by_tool = scores
-            .reranked
-            .take()
-            .unwrap_or_else(|| scores.fused.clone());
+        let mut by_tool = match scores.reranked.take() {
+            Some(reranked) => reranked,
+            None => scores.fused.clone(),
+        };
         for score in &mut by_tool {
             *score *= scale;
         }
@@ -349,16 +354,13 @@ impl Search<'_> {
     ) -> HashMap<ToolId, f32> {
         let mut written = Vec::new();
         for result in &scores.dense {
-            let leg = self
-                .searcher
-                .legs
-                .iter()
-                .find(|leg| leg.embedder.id() == result.id);
-            // A slow one would embed a second time, outside of the time limit.
-            let Some(leg) = leg.filter(|leg| leg.embedder.is_instant()) else {
+            let Some(leg) = self.searcher.leg_of(result) else {
                 continue;
             };
-            if let Ok(vectors) = leg.embedder.embed_queries(&[request.whole_text()]) {
+            // A slow one would embed a second time, outside of the time limit.
+            if leg.embedder.is_instant()
+                && let Ok(vectors) = leg.embedder.embed_queries(&[request.whole_text()])
+            {
                 written.extend(vectors.into_iter().map(|vector| (result, vector)));
             }
         }
@@ -392,11 +394,7 @@ impl Search<'_> {
     /// One score per tool, 0 to 1: half by the request as a whole, half by its clauses where it has
     /// several. The share of a leg without clause scores goes to the legs that have them.
     fn fuse(&self, request: Language, lexical: &LegScores, dense: &[LegResult]) -> Vec<f32> {
-        let whole: Vec<Part<'_>> = dense
-            .iter()
-            .filter_map(|leg| Part::of_text(leg, 0))
-            .collect();
-        let mut fused = self.fuse_part(request, lexical.whole(), &whole);
+        let mut fused = self.fuse_part(request, lexical.whole(), &Part::of_each(dense, 0));
         let Some(lexical_clauses) = &lexical.clauses else {
             return fused;
         };
@@ -452,22 +450,16 @@ impl Search<'_> {
 
     /// The fused score of a tool for one of a request's clauses, 0 to 1.
     pub(super) fn clause_score(&self, scores: &RequestScores, clause: usize, tool: usize) -> f32 {
+        // The first text is the whole request.
         let text = clause + 1;
-        let dense: Vec<Part<'_>> = scores
-            .dense
-            .iter()
-            .filter_map(|leg| Part::of_text(leg, text))
-            .collect();
+        let dense = Part::of_each(&scores.dense, text);
         self.fuse_tool(scores.language, tool, &scores.lexical.by_text[text], &dense)
     }
 
     /// The weight of the dense legs that scored a tool for a request.
     pub(super) fn dense_weight_of(&self, scores: &RequestScores, tool: usize) -> f32 {
-        let legs = scores
-            .dense
-            .iter()
-            .filter(|leg| leg.scores_tool(tool))
-            .count();
+        let dense = scores.dense.iter();
+        let legs = dense.filter(|leg| leg.scores_tool(tool)).count();
         self.dense_weight(legs, scores.language, self.searcher.languages.by_tool[tool])
     }
 
@@ -492,27 +484,29 @@ impl Search<'_> {
     }
 }
 
-/// The tools with the lowest known scores.
-fn least_similar(scores: &[f32]) -> impl Iterator<Item = usize> {
+/// The tools with the lowest known scores, each with its distance.
+fn least_similar(scores: &[f32]) -> Vec<(usize, f32)> {
     let distances: Vec<f32> = scores
         .iter()
         .map(|score| if score.is_finite() { -score } else { UNKNOWN })
         .collect();
-    let tools = top_k::unordered_above(UNKNOWN, &distances, LEAST_SIMILAR, |_| true);
-    tools.into_iter().map(|(tool, _)| tool)
+    top_k::unordered_above(UNKNOWN, &distances, LEAST_SIMILAR, |_| true)
 }
 
 /// How many legs score a tool, and their joint score by their shares; `None` where no leg does.
 fn score_by_meaning(tool: usize, dense: &[Part<'_>]) -> Option<(usize, f32)> {
     let (mut legs, mut shares, mut by_meaning) = (0, 0.0, 0.0);
-    for part in dense.iter().filter(|part| part.leg.scores_tool(tool)) {
-        if part.scores[tool].is_finite() {
+    for part in dense {
+        if part.leg.scores_tool(tool) && part.scores[tool].is_finite() {
             legs += 1;
             shares += part.leg.share;
             by_meaning += part.leg.share * part.scores[tool];
         }
     }
-    (legs > 0).then(|| (legs, by_meaning / shares))
+    match legs {
+        0 => None,
+        _ => Some((legs, by_meaning / shares)),
+    }
 }
 
 /// A leg's scaled scores for one part of a request: the whole of it, or its clauses.
@@ -527,10 +521,15 @@ impl<'a> Part<'a> {
         Some(Part { leg, scores })
     }
 
-    /// Text 0 is the whole request.
-    fn of_text(leg: &'a LegResult, text: usize) -> Option<Self> {
-        let scores = leg.scores.by_text.get(text)?;
-        Some(Part { leg, scores })
+    /// The scores of the legs that scored a text; text 0 is the whole request.
+    fn of_each(legs: &'a [LegResult], text: usize) -> Vec<Self> {
+        let mut parts = Vec::with_capacity(legs.len());
+        for leg in legs {
+            if let Some(scores) = leg.scores.by_text.get(text) {
+                parts.push(Part { leg, scores });
+            }
+        }
+        parts
     }
 }
 
@@ -549,12 +548,12 @@ fn signals(limit: f32, lexical: &LegScores, dense: &[LegResult]) -> Signals {
 /// How well an answer to several requests serves them: good if it serves each of them well, none if it
 /// serves none.
 pub(super) fn match_of_all(all: &[RequestScores]) -> Match {
-    let matches = || all.iter().map(RequestScores::matched);
-    let best = matches().max().unwrap_or(Match::None);
-    if matches().any(|matched| matched < best) {
-        best.min(Match::Possible)
-    } else {
+    let matches: Vec<Match> = all.iter().map(RequestScores::matched).collect();
+    let best = matches.iter().copied().max().unwrap_or(Match::None);
+    if matches.iter().all(|matched| *matched == best) {
         best
+    } else {
+        best.min(Match::Possible)
     }
 }
 
@@ -568,23 +567,23 @@ pub(super) fn highest_confidence(all: &[RequestScores]) -> Option<f32> {
 /// The strongest signals of any request.
 pub(super) fn strongest_signals(all: &[RequestScores]) -> Signals {
     let mut strongest = Signals::default();
-    for Signals { coverage, cosine } in all.iter().map(|scores| scores.signals) {
+    for scores in all {
+        let Signals { coverage, cosine } = scores.signals;
         strongest.coverage = strongest.coverage.max(coverage);
-        strongest.cosine = [strongest.cosine, cosine]
-            .into_iter()
-            .flatten()
-            .reduce(f32::max);
+        strongest.cosine = match (strongest.cosine, cosine) {
+            (Some(one), Some(other)) => Some(one.max(other)),
+            (one, other) => one.or(other),
+        };
     }
     strongest
 }
 
 /// The ids of the embedders that scored any request, sorted.
 pub(super) fn contributing_embedders(all: &[RequestScores]) -> Vec<String> {
-    let mut ids: Vec<String> = all
-        .iter()
-        .flat_map(|scores| &scores.dense)
-        .map(|result| result.id.clone())
-        .collect();
+    let mut ids = Vec::new();
+    for scores in all {
+        ids.extend(scores.dense.iter().map(|result| result.id.clone()));
+    }
     ids.sort_unstable();
     ids.dedup();
     ids

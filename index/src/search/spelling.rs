@@ -47,6 +47,7 @@ pub(super) fn corrected(request: &str, terms: &QueryTerms, table: &StaticTable) 
         }
         has_changed |= correction.is_some();
         corrected.push_str(correction.as_deref().unwrap_or(word));
+        // As they were written, so that a correction changes nothing but words.
         corrected.push_str(separator);
     }
     has_changed.then_some(corrected)
@@ -82,16 +83,19 @@ pub(super) fn has_no_content(request: &str) -> bool {
     if words.iter().all(|word| text::is_stop_word(word)) {
         return true;
     }
-    // Chinese, Japanese and Korean are written without spaces between the words.
-    let is_particle =
-        |c: char| text::is_cjk(c) && language::is_function_word(c.encode_utf8(&mut [0; 4]));
-    let says_nothing = |word: &String| {
-        text::is_stop_word(word)
-            || language::is_function_word(word)
-            || word.chars().all(is_particle)
-    };
     // One short word may be an abbreviation, such as "es".
-    !is_abbreviation(&words) && words.iter().all(says_nothing)
+    !is_abbreviation(&words) && words.iter().all(|word| says_nothing(word))
+}
+
+/// True for a function word of any language.
+fn says_nothing(word: &str) -> bool {
+    // Chinese, Japanese and Korean are written without spaces between the words.
+    text::is_stop_word(word) || language::is_function_word(word) || word.chars().all(is_particle)
+}
+
+/// True for a function word of one Chinese, Japanese or Korean character.
+fn is_particle(c: char) -> bool {
+    text::is_cjk(c) && language::is_function_word(c.encode_utf8(&mut [0; 4]))
 }
 
 /// True for a request that was taken for English for want of signs, and whose words are none: such as
@@ -101,17 +105,15 @@ pub(super) fn is_foreign(request: &str, terms: &QueryTerms, table: &StaticTable)
     if english > 0 {
         return false;
     }
-    let words = text::words(request);
-    let long = words
-        .iter()
-        .filter(|word| word.len() >= MIN_FOREIGN_LETTERS);
     let (mut known, mut unknown) = (0, 0);
-    for word in long {
-        // A word of another language is often near one of the catalog.
-        let is_misspelt = other == 0
-            && (terms.fuzzy.iter().any(|edit| edit.from == *word)
-                || word.is_ascii() && table.word_one_edit_away(word).is_some());
-        match is_misspelt || is_english(word, terms, table) {
+    for word in text::words(request) {
+        if word.len() < MIN_FOREIGN_LETTERS {
+            continue;
+        }
+        // Beside a sign of another language it counts as unknown: a word of another language is
+        // often near one of the catalog.
+        let is_misspelt = other == 0 && is_near_english(&word, terms, table);
+        match is_misspelt || is_english(&word, terms, table) {
             true => known += 1,
             false => unknown += 1,
         }
@@ -120,6 +122,12 @@ pub(super) fn is_foreign(request: &str, terms: &QueryTerms, table: &StaticTable)
         && unknown + other > known
         && unknown + other >= 2
         && least_letter_cost(request) < LETTER_COST_OF_NONSENSE
+}
+
+/// True for a word that may be a misspelt one of the catalog or of English.
+fn is_near_english(word: &str, terms: &QueryTerms, table: &StaticTable) -> bool {
+    let is_corrected = terms.fuzzy.iter().any(|edit| edit.from == word);
+    is_corrected || word.is_ascii() && table.word_one_edit_away(word).is_some()
 }
 
 /// True for a request without a single word: no tool has any of it, and its letters make no words of
@@ -135,15 +143,16 @@ pub(super) fn is_nonsense(request: &str, language: Language, terms: &QueryTerms)
         _ => CHARACTER_COST_OF_NONSENSE,
     };
     let is_known = match language {
-        Language::English => StaticTable::bundled().is_ok_and(|table| {
-            let mut words = words.iter();
-            words.any(|word| is_english(word, terms, &table))
-        }),
+        Language::English => match StaticTable::bundled() {
+            Ok(table) => words.iter().any(|word| is_english(word, terms, &table)),
+            Err(_) => false,
+        },
         _ => {
-            let mut own = text::terms(request).into_iter();
-            own.any(|term| terms.has_known(&term.term))
+            let own = text::terms(request);
+            own.iter().any(|term| terms.has_known(&term.term))
         }
     };
+    // The cost of letters last: it needs the table of other languages.
     !is_known && !is_abbreviation(&words) && least_letter_cost(request) >= least_cost
 }
 

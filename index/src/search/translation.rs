@@ -91,25 +91,26 @@ impl Translator {
     pub(crate) fn translate(&self, texts: &[String], language: Language) -> Vec<String> {
         let whole = texts.first().map_or("", String::as_str);
         let normalised = units::normalised(whole);
-        let section = self.dictionary.and_then(|dictionary| {
-            let section = dictionary.section(language, &units::words(&normalised))?;
-            Some((dictionary, section))
-        });
-        let texts = texts.iter();
-        match section {
-            Some((dictionary, section)) => {
-                let chosen = Choice {
-                    translator: self,
-                    dictionary,
-                    section,
-                    request: self.table.embed(whole),
-                };
-                texts.map(|text| chosen.translate(text)).collect()
-            }
-            None => texts
-                .map(|text| self.nearest(&self.table.words_of_subject(text)).join(" "))
-                .collect(),
+        // The whole request tells the language, of which a clause may have too few words.
+        let words = units::words(&normalised);
+        let mut translated = Vec::with_capacity(texts.len());
+        if let Some(dictionary) = self.dictionary
+            && let Some(section) = dictionary.section(language, &words)
+        {
+            let choice = Choice {
+                translator: self,
+                dictionary,
+                section,
+                request: self.table.embed(whole),
+            };
+            translated.extend(texts.iter().map(|text| choice.translate(text)));
+            return translated;
         }
+        for text in texts {
+            let words = self.table.words_of_subject(text);
+            translated.push(self.nearest(&words).join(" "));
+        }
+        translated
     }
 
     /// Words without a dictionary: those that the catalog has stay, others become the most similar.
@@ -117,6 +118,7 @@ impl Translator {
         let words = &words[..words.len().min(MAX_WORDS)];
         let vectors: Vec<Vec<f32>> = words.iter().map(|word| self.table.embed(word)).collect();
         let mut translated: Vec<&str> = Vec::new();
+        // All words in one pass over the vectors of the catalog.
         for (word, cosines) in words.iter().zip(self.vectors.scores(&vectors)) {
             match self.words.binary_search(word) {
                 Ok(known) => translated.push(&self.words[known]),
@@ -128,9 +130,8 @@ impl Translator {
 
     /// True for a phrase of which the catalog has every word that says something.
     fn has(&self, phrase: &str) -> bool {
-        phrase
-            .split(' ')
-            .all(|word| is_function_word(word) || self.stems.contains(&text::stem(word)))
+        let mut words = phrase.split(' ');
+        words.all(|word| is_function_word(word) || self.stems.contains(&text::stem(word)))
     }
 
     /// The most similar words, one for each stem; none if the most similar is a function word.
@@ -215,28 +216,25 @@ impl<'s> Choice<'s> {
         let Some(best) = best else {
             return Vec::new();
         };
-        // A word that the catalog has as it is written may be a name there, as "issue" in French.
-        let known = self
-            .translator
-            .words
-            .binary_search_by(|known| known.as_str().cmp(word));
+        let words = &self.translator.words;
         let mut chosen: Vec<&'s str> = Vec::new();
-        chosen.extend(
-            known
-                .ok()
-                .map(|known| self.translator.words[known].as_str()),
-        );
+        // A word that the catalog has as it is written may be a name there, as "issue" in French.
+        if let Ok(known) = words.binary_search_by(|known| known.as_str().cmp(word)) {
+            chosen.push(&words[known]);
+        }
         if in_catalog.is_empty() {
             let cosines = self.translator.vectors.scores(&[vector]);
-            let similar = cosines
-                .first()
-                .map(|cosines| self.translator.most_similar(cosines));
-            match similar {
-                Some(similar) if !similar.is_empty() => chosen.extend(similar),
-                _ => chosen.push(best),
+            let similar = match cosines.first() {
+                Some(cosines) => self.translator.most_similar(cosines),
+                None => Vec::new(),
+            };
+            match similar.is_empty() {
+                true => chosen.push(best),
+                false => chosen.extend(similar),
             }
             return chosen;
         }
+        // A stable sort: the dictionary has the likelier translation first.
         in_catalog.sort_by(|a, b| b.1.total_cmp(&a.1));
         let least = in_catalog[0].1 - MAX_DICTIONARY_LAG;
         let mut stems = HashSet::new();

@@ -49,11 +49,12 @@ impl Search<'_> {
         let Ok(table) = StaticTable::bundled() else {
             return Vec::new();
         };
-        let searcher = self.searcher;
-        let positions = hits.iter().filter_map(|hit| searcher.position(&hit.id));
-        let profiles: Vec<&ToolProfile> = positions
-            .map(|tool| searcher.rows[tool].profile())
-            .collect();
+        let mut profiles: Vec<&ToolProfile> = Vec::with_capacity(hits.len());
+        for hit in hits {
+            if let Some(tool) = self.searcher.position(&hit.id) {
+                profiles.push(self.searcher.rows[tool].profile());
+            }
+        }
         if profiles.is_empty() {
             return Vec::new();
         }
@@ -73,28 +74,25 @@ fn unsupported(
     profiles: &[&ToolProfile],
     table: &StaticTable,
 ) -> Vec<AskedWord> {
-    let has = |term: &str| {
-        let hash = text::term_hash(term);
-        profiles.iter().any(|tool| tool.word(hash).is_some())
-    };
+    let terms = &request.terms[0];
     // The owner and the everyday phrases say what some words mean in the catalog.
-    let added = &request.terms[0].added;
-    let explained = added
-        .iter()
-        .filter(|added| added.words.iter().any(|word| has(&word.term)));
-    let explained: Vec<String> = explained
-        .flat_map(|added| text::words(&added.said))
-        .collect();
+    let mut explained = Vec::new();
+    for added in &terms.added {
+        if added.words.iter().any(|word| have(profiles, &word.term)) {
+            explained.extend(text::words(&added.said));
+        }
+    }
     let mut words = asked_words(request);
     words.retain(|word| {
-        let is_explained =
-            explained.contains(&word.shown) || request.terms[0].is_replaced(&word.shown);
-        !is_explained && !has(&text::stem(&word.corrected))
+        !explained.contains(&word.shown)
+            && !terms.is_replaced(&word.shown)
+            && !have(profiles, &text::stem(&word.corrected))
     });
-    let tokens: Vec<Vec<u32>> = words
-        .iter()
-        .map(|word| late_interaction::tokens(&word.corrected, table))
-        .collect();
+    let mut tokens = Vec::with_capacity(words.len());
+    for word in &words {
+        tokens.push(late_interaction::tokens(&word.corrected, table));
+    }
+    // All tokens at once, so that each tool is read only once.
     let of_tools = profiles.iter().map(|tool| &tool.tokens);
     let similarities = late_interaction::nearest(table, &tokens.concat(), of_tools);
     let mut similarities = similarities.iter();
@@ -112,6 +110,12 @@ fn unsupported(
     unsupported
 }
 
+/// True if any of the tools has a term.
+fn have(tools: &[&ToolProfile], term: &str) -> bool {
+    let hash = text::term_hash(term);
+    tools.iter().any(|tool| tool.word(hash).is_some())
+}
+
 /// The words of a request that say what it wants: no function words and no values.
 fn asked_words(request: &RequestTexts) -> Vec<AskedWord> {
     // The words of a translation are not those that were asked with.
@@ -124,9 +128,10 @@ fn asked_words(request: &RequestTexts) -> Vec<AskedWord> {
     for (place, shown) in written.into_iter().enumerate().take(MAX_WORDS) {
         let is_value =
             TIMES.contains(&shown.as_str()) || shown.bytes().any(|byte| byte.is_ascii_digit());
-        if is_value || text::is_stop_word(&shown) || shown.chars().any(text::is_cjk) {
+        if is_value || text::is_stop_word(&shown) || shown.contains(text::is_cjk) {
             continue;
         }
+        // Corrections replace word by word, so the places agree.
         let corrected = corrected.get(place).unwrap_or(&shown).clone();
         words.push(AskedWord {
             shown,
@@ -142,15 +147,14 @@ fn phrases(words: Vec<AskedWord>) -> Vec<String> {
     let mut phrases: Vec<String> = Vec::new();
     let mut last_place = None;
     for word in words {
-        let is_next = last_place.is_some_and(|last| word.place == last + 1);
-        match phrases.last_mut().filter(|_| is_next) {
-            Some(phrase) => {
-                phrase.push(' ');
-                phrase.push_str(&word.shown);
-            }
-            None => phrases.push(word.shown),
-        }
+        let is_next = matches!(last_place, Some(last) if word.place == last + 1);
         last_place = Some(word.place);
+        if is_next && let Some(phrase) = phrases.last_mut() {
+            phrase.push(' ');
+            phrase.push_str(&word.shown);
+        } else {
+            phrases.push(word.shown);
+        }
     }
     phrases
 }

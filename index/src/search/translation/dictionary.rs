@@ -112,15 +112,15 @@ impl Dictionary {
 
     /// The English word or phrase of a number.
     pub(super) fn english(&self, number: u16) -> &'static str {
-        let at = usize::from(number);
-        let range = self.starts.get(at).zip(self.starts.get(at + 1));
-        let phrase = range.and_then(|(start, end)| {
-            let (start, end) = (number_of(*start), number_of(*end));
-            self.english.get(start..end.checked_sub(1)?)
-        });
-        phrase
-            .and_then(|phrase| std::str::from_utf8(phrase).ok())
-            .unwrap_or_default()
+        let phrase = self.phrase(usize::from(number)).unwrap_or_default();
+        std::str::from_utf8(phrase).unwrap_or_default()
+    }
+
+    /// The bytes of an English word or phrase, without the line feed behind it.
+    fn phrase(&self, number: usize) -> Option<&'static [u8]> {
+        let start = number_of(*self.starts.get(number)?);
+        let end = number_of(*self.starts.get(number + 1)?);
+        self.english.get(start..end.checked_sub(1)?)
     }
 
     /// The words of the language of a text, of which `words` are some. `None` for a language without
@@ -138,22 +138,25 @@ impl Dictionary {
     }
 
     fn of(&self, code: &str) -> Option<&Section> {
-        self.sections
-            .iter()
-            .find(|section| section.language == code)
+        let mut sections = self.sections.iter();
+        sections.find(|section| section.language == code)
     }
 
     /// Of the languages in Latin script the one that knows the words best.
     fn most_familiar(&self, words: &[&str]) -> Option<&Section> {
-        let familiarity = |section: &Section| {
-            let known = words.iter().filter_map(|word| section.find(word));
-            known.map(|entry| entry.frequency.max(1.0)).sum::<f32>()
-        };
-        let sections = IN_LATIN_SCRIPT.iter().filter_map(|code| self.of(code));
-        sections
-            .map(|section| (section, familiarity(section)))
-            .max_by(|a, b| a.1.total_cmp(&b.1))
-            .map(|(section, _)| section)
+        let mut best = None;
+        let mut most = 0.0;
+        for code in IN_LATIN_SCRIPT {
+            let Some(section) = self.of(code) else {
+                continue;
+            };
+            let familiarity = section.familiarity(words);
+            // The last of several on a tie.
+            if familiarity >= most {
+                (best, most) = (Some(section), familiarity);
+            }
+        }
+        best
     }
 }
 
@@ -171,6 +174,13 @@ impl Section {
         })
     }
 
+    /// How well it knows these words: frequent ones say more, as rare ones are often names.
+    fn familiarity(&self, words: &[&str]) -> f32 {
+        let known = words.iter().filter_map(|word| self.find(word));
+        // A word that was not counted is known too.
+        known.map(|entry| entry.frequency.max(1.0)).sum()
+    }
+
     /// The entry of a word in lowercase.
     pub(super) fn find(&self, word: &str) -> Option<Entry> {
         let word = word.as_bytes();
@@ -178,10 +188,10 @@ impl Section {
             .starts
             .partition_point(|start| self.first_of_block(number_of(*start)) <= word);
         let block = *self.starts.get(after.checked_sub(1)?)?;
-        let end = self
-            .starts
-            .get(after)
-            .map_or(self.blocks.len(), |&start| number_of(start));
+        let end = match self.starts.get(after) {
+            Some(next) => number_of(*next),
+            None => self.blocks.len(),
+        };
         let mut rest = Bytes(self.blocks.get(number_of(block)..end)?);
         let mut known = [0; MAX_WORD];
         while let Some(shared) = rest.byte() {

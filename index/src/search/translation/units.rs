@@ -100,13 +100,16 @@ fn unspaced_step(part: &str, section: &Section) -> Option<Step> {
     if let Some(entry) = section.find(part) {
         return Some((cost(entry), Some(entry)));
     }
-    let is_ending = |c| matches!(c, '\u{3040}'..='\u{309f}' | '\u{ac00}'..='\u{d7af}');
-    let unknown = if part.starts_with(is_ending) {
-        ENDING_COST
-    } else {
-        UNKNOWN_COST
+    // What is in no word is taken character by character.
+    let mut chars = part.chars();
+    let (Some(c), None) = (chars.next(), chars.next()) else {
+        return None;
     };
-    (part.chars().count() == 1).then_some((unknown, None))
+    let cost = match c {
+        '\u{3040}'..='\u{309f}' | '\u{ac00}'..='\u{d7af}' => ENDING_COST,
+        _ => UNKNOWN_COST,
+    };
+    Some((cost, None))
 }
 
 fn compound_step(word: &str, start: usize, end: usize, section: &Section) -> Option<Step> {
@@ -119,8 +122,10 @@ fn compound_step(word: &str, start: usize, end: usize, section: &Section) -> Opt
         return None;
     }
     let entry = section.find(part)?;
-    let is_part = entry.frequency >= MIN_PART_FREQUENCY && entry.translations().next().is_some();
-    is_part.then(|| (cost(entry) + PART_COST, Some(entry)))
+    if entry.frequency < MIN_PART_FREQUENCY || entry.translations().next().is_none() {
+        return None;
+    }
+    Some((cost(entry) + PART_COST, Some(entry)))
 }
 
 /// A verb with a pronoun at its end, such as "inviami" ("send me"), without it.
@@ -134,12 +139,16 @@ fn without_pronoun<'t>(word: &'t str, section: &Section) -> Option<(&'t str, Ent
         ],
         _ => return None,
     };
-    pronouns.iter().find_map(|pronoun| {
-        let verb = word.strip_suffix(pronoun)?;
-        let is_long = verb.len() >= MIN_PART;
-        let entry = is_long.then(|| section.find(verb)).flatten()?;
-        Some((verb, entry))
-    })
+    // A pronoun comes after those that end with it, as "lo" after "melo".
+    for pronoun in pronouns {
+        if let Some(verb) = word.strip_suffix(pronoun)
+            && verb.len() >= MIN_PART
+            && let Some(entry) = section.find(verb)
+        {
+            return Some((verb, entry));
+        }
+    }
+    None
 }
 
 /// The negative logarithm of a word's probability.
@@ -159,18 +168,22 @@ fn cheapest<'t>(
 ) -> Option<Vec<Unit<'t>>> {
     let mut best: Vec<Option<Arrival>> = vec![None; word.len() + 1];
     best[0] = Some((0.0, 0, None));
-    let starts = word.char_indices();
-    let ends: Vec<usize> = starts.clone().map(|(at, c)| at + c.len_utf8()).collect();
-    for (number, (start, _)) in starts.enumerate() {
+    // From the left to the right, so that the best way to a place is known before it is built on.
+    for (start, _) in word.char_indices() {
         let Some((so_far, ..)) = best[start] else {
             continue;
         };
-        for &end in ends[number..].iter().take(most) {
+        for (at, c) in word[start..].char_indices().take(most) {
+            let end = start + at + c.len_utf8();
             let Some((cost, entry)) = step(start, end) else {
                 continue;
             };
             let total = so_far + cost;
-            if best[end].is_none_or(|(known, ..)| total < known) {
+            let is_cheaper = match best[end] {
+                Some((known, ..)) => total < known,
+                None => true,
+            };
+            if is_cheaper {
                 best[end] = Some((total, start, entry));
             }
         }
