@@ -237,18 +237,9 @@ impl LexicalIndex {
     /// [`Error::Derived`].
     pub fn of_entries(entries: impl Iterator<Item = Entry>) -> Result<Self> {
         let (schema, fields) = schema();
-        let fill = || {
-            let mut writer = Index::builder()
-                .schema(schema)
-                .tokenizers(tokenizers())
-                .single_segment_index_writer(RamDirectory::create(), WRITER_MEMORY_BYTES)?;
-            for entry in entries {
-                writer.add_document(entry.document(fields))?;
-            }
-            writer.finalize()
-        };
+        let index = single_segment(schema, fields, entries).map_err(|e| failed(None, e))?;
         Ok(LexicalIndex {
-            index: fill().map_err(|e: tantivy::TantivyError| failed(None, e))?,
+            index,
             fields,
             path: None,
             bytes: 0,
@@ -325,17 +316,12 @@ impl LexicalIndex {
 
     fn checked(index: Index, dir: &Path, stamp: &str) -> Result<Self> {
         let (schema, fields) = schema();
+        let metas = index.load_metas().map_err(|e| derived(dir, e))?;
         // tantivy stores the stamp with the commit, so stamp and content cannot disagree.
-        let found = index
-            .load_metas()
-            .map_err(|e| derived(dir, e))?
-            .payload
-            .unwrap_or_default();
+        let found = metas.payload.unwrap_or_default();
         if index.schema() != schema || found != stamp {
-            return Err(derived(
-                dir,
-                format!("it was built with {found:?} and not {stamp:?}"),
-            ));
+            let reason = format!("it was built with {found:?} and not {stamp:?}");
+            return Err(derived(dir, reason));
         }
         Ok(LexicalIndex {
             index: with_tokenizers(index),
@@ -448,12 +434,10 @@ impl LexicalWriter {
     pub fn commit(&mut self, stamp: &str) -> Result<()> {
         self.commit_segments(stamp).map_err(|e| self.error(e))?;
         // The manifest comes last: an index with another one is rebuilt.
-        match &self.path {
-            Some(folder) => {
-                manifest::write(folder, stamp, self.writer.index()).map_err(|e| self.error(e))
-            }
-            None => Ok(()),
+        if let Some(folder) = &self.path {
+            manifest::write(folder, stamp, self.writer.index()).map_err(|e| self.error(e))?;
         }
+        Ok(())
     }
 
     fn commit_segments(&mut self, stamp: &str) -> tantivy::Result<()> {
@@ -490,8 +474,10 @@ impl LexicalWriter {
 /// Those of `work`, and [`Error::Derived`] if it panics.
 pub fn guarded<T>(path: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
     // What a panic leaves half changed is dropped with the index.
-    catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|_| Err(derived(path, "reading it panicked, it is damaged")))
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(result) => result,
+        Err(_) => Err(derived(path, "reading it panicked, it is damaged")),
+    }
 }
 
 /// The error of an index in this folder, or in memory.
@@ -507,24 +493,44 @@ fn derived(path: &Path, reason: impl ToString) -> Error {
     }
 }
 
+/// An index in memory of these entries.
+fn single_segment(
+    schema: Schema,
+    fields: Fields,
+    entries: impl Iterator<Item = Entry>,
+) -> tantivy::Result<Index> {
+    let mut writer = Index::builder()
+        .schema(schema)
+        .tokenizers(tokenizers())
+        .single_segment_index_writer(RamDirectory::create(), WRITER_MEMORY_BYTES)?;
+    for entry in entries {
+        writer.add_document(entry.document(fields))?;
+    }
+    writer.finalize()
+}
+
 fn schema() -> (Schema, Fields) {
-    let text = |tokenizer: &str, option| {
-        let indexing = TextFieldIndexing::default()
-            .set_tokenizer(tokenizer)
-            .set_index_option(option);
-        TextOptions::default()
-            .set_indexing_options(indexing.set_fieldnorms(option == IndexRecordOption::WithFreqs))
-    };
+    let terms = text_options(REPEATING, IndexRecordOption::WithFreqs);
+    // Words are only looked up, so nothing is stored of how often they occur.
+    let words = text_options(WORDS, IndexRecordOption::Basic);
     let mut schema = Schema::builder();
     let fields = Fields {
         key: schema.add_u64_field("key", INDEXED | FAST),
         // A column of its own, since tantivy rounds a field's length to a byte.
         length: schema.add_u64_field("length", FAST),
-        body: schema.add_text_field("body", text(REPEATING, IndexRecordOption::WithFreqs)),
-        name_words: schema.add_text_field("name_words", text(WORDS, IndexRecordOption::Basic)),
-        words: schema.add_text_field("words", text(WORDS, IndexRecordOption::Basic)),
+        body: schema.add_text_field("body", terms),
+        name_words: schema.add_text_field("name_words", words.clone()),
+        words: schema.add_text_field("words", words),
     };
     (schema.build(), fields)
+}
+
+fn text_options(tokenizer: &str, option: IndexRecordOption) -> TextOptions {
+    let indexing = TextFieldIndexing::default()
+        .set_tokenizer(tokenizer)
+        .set_index_option(option)
+        .set_fieldnorms(option == IndexRecordOption::WithFreqs);
+    TextOptions::default().set_indexing_options(indexing)
 }
 
 const REPEATING: &str = "repeating";

@@ -124,19 +124,14 @@ impl Ranker {
     /// # Errors
     /// [`Error::Io`], and [`Error::Ranker`] naming what is wrong with it.
     pub fn load(path: &Path) -> Result<Self> {
-        let size = std::fs::metadata(path)
-            .map_err(|e| Error::io("read", path, e))?
-            .len();
+        let metadata = std::fs::metadata(path).map_err(|e| Error::io("read", path, e))?;
+        let size = metadata.len();
         if size > MAX_BYTES {
-            return Err(failed(
-                path,
-                format!("it has {size} bytes, no ranker has more than {MAX_BYTES}"),
-            ));
+            let reason = format!("it has {size} bytes, no ranker has more than {MAX_BYTES}");
+            return Err(failed(path, reason));
         }
-        Ranker::read(
-            &std::fs::read(path).map_err(|e| Error::io("read", path, e))?,
-            path,
-        )
+        let bytes = std::fs::read(path).map_err(|e| Error::io("read", path, e))?;
+        Ranker::read(&bytes, path)
     }
 
     /// Reads a ranker from the bytes of its file; `path` is for messages.
@@ -144,10 +139,13 @@ impl Ranker {
     /// # Errors
     /// [`Error::Ranker`] if it is not a ranker, of another version, damaged, or of other features.
     pub fn read(bytes: &[u8], path: &Path) -> Result<Self> {
-        let body = checked_body(bytes).map_err(|reason| failed(path, reason))?;
-        let ranker: Ranker =
-            serde_json::from_slice(body).map_err(|e| failed(path, e.to_string()))?;
-        ranker.check().map_err(|reason| failed(path, reason))?;
+        Ranker::of_file(bytes).map_err(|reason| failed(path, reason))
+    }
+
+    fn of_file(bytes: &[u8]) -> std::result::Result<Self, String> {
+        let body = checked_body(bytes)?;
+        let ranker: Ranker = serde_json::from_slice(body).map_err(|e| e.to_string())?;
+        ranker.check()?;
         Ok(ranker)
     }
 
@@ -183,8 +181,7 @@ impl Ranker {
 
     /// The model for these embedders beside the lexical leg, named by their ids.
     pub fn model<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Option<&Model> {
-        let mut names: Vec<&str> = ids.map(leg_name).collect();
-        names.sort_unstable();
+        let names = sorted_names(ids);
         self.models.iter().find(|model| model.legs == names)
     }
 
@@ -193,41 +190,44 @@ impl Ranker {
         &self,
         ids: impl Iterator<Item = &'a str> + Clone,
     ) -> Option<&Model> {
-        self.model(ids.clone()).or_else(|| self.stand_in(ids))
+        match self.model(ids.clone()) {
+            Some(model) => Some(model),
+            None => self.stand_in(ids),
+        }
     }
 
     /// The model for two embedders of which one is unknown to the ranker: that for the other one
     /// and one that it knows. Its order is better than the formula's (with multilingual-e5-small
     /// .403 to .433 on livemcpbench); its confidence is not calibrated for other cosines.
     fn stand_in<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Option<&Model> {
-        let names: Vec<&str> = ids.map(leg_name).collect();
-        let is_known = |name: &str| {
-            let mut legs = self.models.iter().flat_map(|model| &model.legs);
-            legs.any(|leg| leg == name)
+        let names = sorted_names(ids);
+        let known = match names.as_slice() {
+            // With both or none known, nothing says which one to go by.
+            [one, other] if self.knows(one) != self.knows(other) => match self.knows(one) {
+                true => *one,
+                false => *other,
+            },
+            _ => return None,
         };
-        let known: Vec<&str> = names
-            .iter()
-            .copied()
-            .filter(|name| is_known(name))
-            .collect();
-        let (2, [known]) = (names.len(), known.as_slice()) else {
-            return None;
-        };
-        let mut of_two = self.models.iter().filter(|model| model.legs.len() == 2);
-        of_two.find(|model| model.legs.iter().any(|leg| leg == known))
+        let mut models = self.models.iter();
+        models.find(|model| model.legs.len() == 2 && model.has_leg(known))
+    }
+
+    /// True if some model was trained with this embedder.
+    fn knows(&self, name: &str) -> bool {
+        self.models.iter().any(|model| model.has_leg(name))
     }
 
     /// As [`Ranker::model`], to be changed.
     pub fn model_mut<'a>(&mut self, ids: impl Iterator<Item = &'a str>) -> Option<&mut Model> {
-        let mut names: Vec<&str> = ids.map(leg_name).collect();
-        names.sort_unstable();
+        let names = sorted_names(ids);
         self.models.iter_mut().find(|model| model.legs == names)
     }
 
     fn check(&self) -> std::result::Result<(), String> {
-        let features = Feature::ALL.iter().map(|feature| feature.name());
+        let features = Feature::ALL.iter().copied().map(Feature::name);
         first_of("features", &self.features, features)?;
-        let signals = Signal::ALL.iter().map(|signal| signal.name());
+        let signals = Signal::ALL.iter().copied().map(Signal::name);
         first_of("signals", &self.signals, signals)?;
         for model in &self.models {
             if !(0.0..=1.0).contains(&model.mix) {
@@ -246,6 +246,10 @@ impl Ranker {
 }
 
 impl Model {
+    fn has_leg(&self, name: &str) -> bool {
+        self.legs.iter().any(|leg| leg == name)
+    }
+
     /// The weight of the ranker's score beside the formula's.
     pub fn mix(&self) -> f32 {
         self.mix
@@ -272,11 +276,8 @@ impl Model {
 
     /// The probability that one of the first five hits is right, from the signals of the answer.
     pub fn confidence(&self, signals: &[f32]) -> f32 {
-        let logit: f64 = self
-            .confidence
-            .predict(signals, Signal::ALL.len())
-            .iter()
-            .sum();
+        let predicted = self.confidence.predict(signals, Signal::ALL.len());
+        let logit: f64 = predicted.iter().sum();
         (1.0 / (1.0 + (-logit).exp())) as f32
     }
 
@@ -301,20 +302,27 @@ impl Model {
     /// The features that moved the score of a row most, the strongest first.
     pub fn reasons(&self, row: &[f32]) -> Vec<Reason> {
         let moved = self.trees.moved(row);
-        let mut reasons: Vec<Reason> = Feature::ALL
-            .iter()
-            .map(|&feature| Reason {
+        let mut reasons = Vec::with_capacity(Feature::ALL.len());
+        for &feature in Feature::ALL {
+            reasons.push(Reason {
                 feature: feature.name(),
                 value: row[feature as usize],
                 moved: moved[feature as usize] as f32,
-            })
-            .collect();
+            });
+        }
         // A stable sort: what moved the score equally stays in the order of features.
         reasons.sort_by(|a, b| b.moved.abs().total_cmp(&a.moved.abs()));
         reasons.truncate(REASONS);
         reasons.retain(|reason| reason.moved != 0.0);
         reasons
     }
+}
+
+/// The names of these embedders, in the order in which a model lists its own.
+fn sorted_names<'a>(ids: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut names: Vec<&str> = ids.map(leg_name).collect();
+    names.sort_unstable();
+    names
 }
 
 /// An embedder's name: the part of its id before the hash of its weights.
@@ -340,12 +348,9 @@ fn head(tool: &Tool, field: Field) -> String {
 
 /// The JSON after the first line, if the line's version and checksum are right.
 fn checked_body(bytes: &[u8]) -> std::result::Result<&[u8], String> {
-    let end = bytes
-        .iter()
-        // A first line is short, and a wrong file need not be searched to its end.
-        .take(256)
-        .position(|&byte| byte == b'\n')
-        .unwrap_or(0);
+    // A first line is short, and a wrong file need not be searched to its end.
+    let mut head = bytes.iter().take(256);
+    let end = head.position(|&byte| byte == b'\n').unwrap_or(0);
     let (line, body) = bytes.split_at(end);
     let line = String::from_utf8_lossy(line);
     let mut words = line.split(' ');
@@ -380,14 +385,16 @@ fn first_of<'a>(
     expected: impl Iterator<Item = &'a str>,
 ) -> std::result::Result<(), String> {
     let expected: Vec<&str> = expected.collect();
-    if expected.len() >= found.len() && found.iter().zip(&expected).all(|(one, own)| one == own) {
+    if let Some(first) = expected.get(..found.len())
+        && found == first
+    {
         return Ok(());
     }
     let stranger = found.iter().find(|name| !expected.contains(&name.as_str()));
-    let detail = stranger.map_or_else(
-        || "in another order".to_owned(),
-        |name| format!("{name:?} among them"),
-    );
+    let detail = match stranger {
+        Some(name) => format!("{name:?} among them"),
+        None => "in another order".to_owned(),
+    };
     Err(format!(
         "it has {} {what}, {detail}; this program has {}",
         found.len(),

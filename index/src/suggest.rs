@@ -9,17 +9,17 @@ const MAX_SUGGESTIONS: usize = 3;
 /// The names most like this one, best first. The server of an id may be missing or wrong: both
 /// `create_issue` and `x/create_issue` suggest `github/create_issue`.
 pub fn similar<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut similar: Vec<(f64, &str)> = candidates
-        .into_iter()
-        .map(|candidate| (similarity(name, candidate), candidate))
-        .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
-        .collect();
-    similar.sort_by(|(a, first), (b, second)| b.total_cmp(a).then_with(|| first.cmp(second)));
+    let mut similar: Vec<(f64, &str)> = Vec::new();
+    for candidate in candidates {
+        let similarity = similarity(name, candidate);
+        if similarity >= MIN_SIMILARITY {
+            similar.push((similarity, candidate));
+        }
+    }
+    similar.sort_by(|(a, first), (b, second)| b.total_cmp(a).then(first.cmp(second)));
     similar.truncate(MAX_SUGGESTIONS);
-    similar
-        .into_iter()
-        .map(|(_, candidate)| candidate)
-        .collect()
+    let best = similar.into_iter();
+    best.map(|(_, candidate)| candidate).collect()
 }
 
 /// `did you mean "a" or "b"?`; `None` without similar names.
@@ -27,10 +27,10 @@ pub fn did_you_mean<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<String> {
-    let quoted: Vec<String> = similar(name, candidates)
-        .into_iter()
-        .map(|candidate| format!("{candidate:?}"))
-        .collect();
+    let mut quoted = Vec::new();
+    for candidate in similar(name, candidates) {
+        quoted.push(format!("{candidate:?}"));
+    }
     if quoted.is_empty() {
         return None;
     }

@@ -123,15 +123,14 @@ pub fn name_key(name: &str) -> String {
 /// three characters.
 pub fn cjk_share(text: &str) -> f32 {
     let cjk = text.chars().filter(|&c| is_cjk(c)).count() as f32;
-    let latin = text
-        .split(|c: char| !c.is_alphabetic() || is_cjk(c))
-        .filter(|word| !word.is_empty())
-        .count() as f32;
     if cjk == 0.0 {
-        0.0
-    } else {
-        cjk / (cjk + 3.0 * latin)
+        return 0.0;
     }
+    let mut latin = 0;
+    for word in text.split(|c: char| !c.is_alphabetic() || is_cjk(c)) {
+        latin += usize::from(!word.is_empty());
+    }
+    cjk / (cjk + 3.0 * latin as f32)
 }
 
 /// True for Han, kana, bopomofo and Hangul.
@@ -205,9 +204,11 @@ impl<T> WordCache<T> {
 /// A 32-bit hash of a term. Collisions among the terms of a large catalog are rare.
 pub fn term_hash(term: &str) -> u32 {
     // FNV-1a.
-    term.bytes().fold(0x811c_9dc5, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    })
+    let mut hash: u32 = 0x811c_9dc5;
+    for byte in term.bytes() {
+        hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    }
+    hash
 }
 
 /// A map from terms, by their [`term_hash`].
@@ -219,9 +220,9 @@ pub struct TermHasher(u64);
 
 impl Hasher for TermHasher {
     fn write(&mut self, bytes: &[u8]) {
-        bytes
-            .iter()
-            .for_each(|byte| self.write_u32(u32::from(*byte)));
+        for byte in bytes {
+            self.write_u32(u32::from(*byte));
+        }
     }
 
     fn write_u32(&mut self, number: u32) {
@@ -286,11 +287,14 @@ fn split(chars: impl Iterator<Item = char>, mut emit: impl FnMut(Word<'_>)) {
     let mut chars = chars.peekable();
     while let Some(c) = chars.next() {
         let kind_now = kind(c);
-        let continues = previous.is_some_and(|(previous, its_kind)| {
-            its_kind == kind_now
-                && kind_now != Kind::Emoji
-                && !is_hump(previous, c, chars.peek().copied())
-        });
+        let continues = match previous {
+            // Each emoji is a word of its own.
+            Some(_) if kind_now == Kind::Emoji => false,
+            Some((before, its_kind)) => {
+                its_kind == kind_now && !is_hump(before, c, chars.peek().copied())
+            }
+            None => false,
+        };
         if !continues {
             flush(&mut word, &mut run, &mut emit);
             length = 0;
@@ -368,10 +372,13 @@ fn cjk_terms(run: &[char], mut emit: impl FnMut(&str)) {
         gram.extend(pair);
         emit(&gram);
     }
-    for &c in run.iter().filter(|&&c| is_han(c) || run.len() == 1) {
-        gram.clear();
-        gram.push(c);
-        emit(&gram);
+    for &c in run {
+        // A single kana or Hangul character is in no bigram.
+        if is_han(c) || run.len() == 1 {
+            gram.clear();
+            gram.push(c);
+            emit(&gram);
+        }
     }
 }
 

@@ -144,15 +144,16 @@ impl QueryTerms {
     /// Adds words that are searched for beside phrases, each once.
     fn add_all(&mut self, added: Vec<Added>) {
         for mut next in added {
-            let is_new = |word: &Term| {
-                !self.has_known(&word.term) && !self.added_terms().any(|term| term == word.term)
-            };
-            let words = std::mem::take(&mut next.words);
-            next.words = words.into_iter().filter(is_new).collect();
+            next.words.retain(|word| !self.searches(&word.term));
             if !next.words.is_empty() {
                 self.added.push(next);
             }
         }
+    }
+
+    /// True if a term is searched for as it was said, or beside a phrase.
+    fn searches(&self, term: &str) -> bool {
+        self.has_known(term) || self.added_terms().any(|added| added == term)
     }
 
     /// The terms that are searched for beside phrases.
@@ -248,26 +249,24 @@ impl LexicalSearcher {
         let mut replaced = Vec::new();
         let mut added = Vec::new();
         for phrase in found {
-            let lacks = |term: &Term| !self.occurs(&term.term);
-            let mut known = phrase.synonyms.iter().filter_map(|synonym| {
-                let terms = synonym.terms.iter().filter(|term| !lacks(term));
-                let terms: Vec<Term> = terms.cloned().collect();
-                (!terms.is_empty()).then_some(terms)
-            });
-            let missing: Vec<&Term> = phrase.terms.iter().filter(|term| lacks(term)).collect();
+            let mut known = self.known_synonyms(phrase).into_iter();
+            let mut missing = phrase.terms.clone();
+            missing.retain(|term| !self.occurs(&term.term));
             if !missing.is_empty()
                 && let Some(first) = known.next()
             {
-                searched.retain(|term| !missing.contains(&term));
-                replaced.extend(missing.into_iter().map(|term| term.word.clone()));
+                searched.retain(|term| !missing.contains(term));
+                replaced.extend(missing.into_iter().map(|term| term.word));
                 searched.extend(first);
             }
-            added.extend(known.map(|words| Added {
-                said: phrase.phrase.clone(),
-                origin: Origin::Owner,
-                words,
-                weight: SYNONYM_WEIGHT,
-            }));
+            for words in known {
+                added.push(Added {
+                    said: phrase.phrase.clone(),
+                    origin: Origin::Owner,
+                    words,
+                    weight: SYNONYM_WEIGHT,
+                });
+            }
         }
         let mut resolved = self.resolve(&searched);
         resolved.replaced = replaced;
@@ -275,19 +274,34 @@ impl LexicalSearcher {
         resolved
     }
 
+    /// The terms of each synonym that some tool has; synonyms without any are left out.
+    fn known_synonyms(&self, phrase: &FoundSynonyms) -> Vec<Vec<Term>> {
+        let mut known = Vec::new();
+        for synonym in &phrase.synonyms {
+            let mut terms = synonym.terms.clone();
+            terms.retain(|term| self.occurs(&term.term));
+            if !terms.is_empty() {
+                known.push(terms);
+            }
+        }
+        known
+    }
+
     /// What the catalog's tools say instead of everyday phrases. Words that no tool has are left
     /// out, and so are those that the query has itself.
     pub fn everyday(&self, query: &QueryTerms, phrases: &[Phrase]) -> Vec<Added> {
         let mut all = Vec::new();
         for phrase in phrases {
-            let is_known = |term: &str| {
-                query.has_known(term) || query.added_terms().any(|added| added == term)
-            };
-            let is_new = |word: &&Term| !is_known(&word.term) && self.occurs(&word.term);
-            let words: Vec<Term> = phrase.words.iter().filter(is_new).cloned().collect();
+            let mut words = Vec::new();
+            for word in phrase.words {
+                if !query.searches(&word.term) && self.occurs(&word.term) {
+                    words.push(word.clone());
+                }
+            }
             if words.is_empty() {
                 continue;
             }
+            // A word that tools also use themselves.
             let is_ambiguous = phrase.stems.len() == 1 && query.has_known(&phrase.stems[0]);
             all.push(Added {
                 said: phrase.said.clone(),
@@ -359,18 +373,16 @@ impl LexicalSearcher {
     /// The terms that are searched for, each with what it is worth to a tool with unlimited
     /// occurrences of it. Known only with the statistics of a whole catalog.
     pub fn gains(&self, query: &QueryTerms) -> Vec<(String, f32)> {
-        let terms = query
-            .terms
-            .iter()
-            .map(|(term, weight)| (term.as_str(), *weight));
-        let added = query.added.iter().flat_map(|added| {
-            let words = added.words.iter();
-            words.map(|word| (word.term.as_str(), added.weight))
-        });
-        terms
-            .chain(added)
-            .map(|(term, weight)| (term.to_owned(), weight * self.full_match(term, 0)))
-            .collect()
+        let mut gains = Vec::with_capacity(query.terms.len());
+        for (term, weight) in &query.terms {
+            gains.push((term.clone(), weight * self.full_match(term, 0)));
+        }
+        for added in &query.added {
+            for Term { term, .. } in &added.words {
+                gains.push((term.clone(), added.weight * self.full_match(term, 0)));
+            }
+        }
+        gains
     }
 
     /// Inverse document frequency of a term that this many tools contain.
@@ -388,10 +400,12 @@ impl LexicalSearcher {
     /// in some milliseconds.
     pub fn rarities(&self) -> &ByTerm<f32> {
         self.rarities.get_or_init(|| {
-            let by_term = self.tools_by_term().into_iter();
-            by_term
-                .map(|(term, tools)| (term, self.idf(tools)))
-                .collect()
+            let terms = self.tools_by_term();
+            let mut rarities = ByTerm::with_capacity_and_hasher(terms.len(), Default::default());
+            for (term, tools) in terms {
+                rarities.insert(term, self.idf(tools));
+            }
+            rarities
         })
     }
 
@@ -399,14 +413,16 @@ impl LexicalSearcher {
     fn tools_by_term(&self) -> ByTerm<usize> {
         let mut tools = ByTerm::default();
         let Some(whole) = &self.whole else {
-            self.segments
-                .iter()
-                .for_each(|segment| segment.count_tools(&mut tools));
+            for segment in &self.segments {
+                segment.count_tools(&mut tools);
+            }
             return tools;
         };
-        for (term, &count) in whole.frequencies.iter().filter(|(_, count)| **count > 0) {
-            // Terms of one hash together, as the segments count them.
-            *tools.entry(text::term_hash(term)).or_default() += count as usize;
+        for (term, &count) in &whole.frequencies {
+            if count > 0 {
+                // Terms of one hash together, as the segments count them.
+                *tools.entry(text::term_hash(term)).or_default() += count as usize;
+            }
         }
         tools
     }
@@ -420,6 +436,7 @@ impl LexicalSearcher {
                     continue;
                 };
                 while terms.advance() {
+                    // The words of deleted tools stay in the dictionary for a while.
                     if let Ok(word) = std::str::from_utf8(terms.key())
                         && (!segment.has_deletes || segment.holds(field, word))
                     {
@@ -441,9 +458,13 @@ impl LexicalSearcher {
     ) -> QueryTerms {
         let mut resolved = QueryTerms::default();
         let mut known = HashSet::new();
-        let synonyms = found.iter().flat_map(|phrase| &phrase.synonyms);
-        let synonyms = synonyms.flat_map(|synonym| &synonym.terms);
-        for term in text_terms.iter().chain(translated).chain(synonyms) {
+        let mut all: Vec<&Term> = text_terms.iter().chain(translated).collect();
+        for phrase in found {
+            for synonym in &phrase.synonyms {
+                all.extend(&synonym.terms);
+            }
+        }
+        for term in all {
             if known.insert(term.term.clone()) && self.occurs(&term.term) {
                 resolved.terms.push((term.term.clone(), 1.0));
             }
@@ -484,12 +505,22 @@ impl LexicalSearcher {
     ) -> Vec<fuzzy::Nearest> {
         let occurs = |term: &str| self.occurs(term);
         if let Some(whole) = &self.whole {
-            let is_in_field = |word: &&NearWord| match field == self.fields.name_words {
-                true => word.is_in_name,
-                false => word.is_elsewhere,
-            };
-            let words = whole.near_words.iter().filter(is_in_field);
-            return automaton.nearest_of(words.map(|word| word.word.as_str()), occurs);
+            let mut words = Vec::new();
+            for NearWord {
+                word,
+                is_in_name,
+                is_elsewhere,
+            } in &whole.near_words
+            {
+                let is_in_field = match field == self.fields.name_words {
+                    true => *is_in_name,
+                    false => *is_elsewhere,
+                };
+                if is_in_field {
+                    words.push(word.as_str());
+                }
+            }
+            return automaton.nearest_of(&words, occurs);
         }
         let dictionaries = self.segments.iter().map(|segment| {
             let dictionary = segment.postings(field);
@@ -544,11 +575,12 @@ fn norms(
     // Otherwise no tool has a word, so no norm is used.
     let average = if average > 0.0 { average as f32 } else { 1.0 };
     let LexicalSettings { k1, b, .. } = *settings;
-    let norm = |length: &u64| {
-        let share = *length as f32 / STEPS_PER_WEIGHT / average;
-        k1 * (1.0 - b + b * share * (share / USUAL_LENGTH).max(1.0))
-    };
-    lengths.iter().map(norm).collect()
+    let mut norms = vec![0.0; lengths.len()];
+    for (norm, &length) in norms.iter_mut().zip(lengths) {
+        let share = length as f32 / STEPS_PER_WEIGHT / average;
+        *norm = k1 * (1.0 - b + b * share * (share / USUAL_LENGTH).max(1.0));
+    }
+    norms
 }
 
 impl Segment {

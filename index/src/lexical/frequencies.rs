@@ -62,8 +62,12 @@ fn sums_of(weights: &[u32]) -> Vec<u32> {
     while begin < sums.len() {
         let mut next = Vec::new();
         for sum in &sums[begin..] {
-            let larger = weights.iter().map(|weight| sum.saturating_add(*weight));
-            next.extend(larger.filter(|sum| *sum <= LIMIT));
+            for weight in weights {
+                let larger = sum.saturating_add(*weight);
+                if larger <= LIMIT {
+                    next.push(larger);
+                }
+            }
         }
         next.sort_unstable();
         begin = sums.len();
@@ -73,7 +77,11 @@ fn sums_of(weights: &[u32]) -> Vec<u32> {
             }
         }
     }
-    sums.extend((1..=LIMIT).filter(|number| !is_known[*number as usize]));
+    for number in 1..=LIMIT {
+        if !is_known[number as usize] {
+            sums.push(number);
+        }
+    }
     sums
 }
 

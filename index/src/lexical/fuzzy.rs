@@ -80,13 +80,11 @@ impl EditAutomaton {
     }
 
     /// As [`EditAutomaton::nearest`], among these words, which some tool has.
-    pub fn nearest_of<'a>(
-        &self,
-        words: impl Iterator<Item = &'a str>,
-        occurs: impl Fn(&str) -> bool,
-    ) -> Vec<Nearest> {
+    pub fn nearest_of(&self, words: &[&str], occurs: impl Fn(&str) -> bool) -> Vec<Nearest> {
         let mut found = Found::default();
-        words.for_each(|word| found.offer(self, word, &occurs));
+        for word in words {
+            found.offer(self, word, &occurs);
+        }
         found.nearest()
     }
 }
@@ -111,19 +109,15 @@ impl Found {
 
     /// Those at the smallest distance.
     fn nearest(self) -> Vec<Nearest> {
-        let smallest = self
-            .by_distance
-            .keys()
-            .next()
-            .map_or(0, |(edits, _)| *edits);
-        let at_smallest = self
-            .by_distance
-            .into_iter()
-            .take_while(|((edits, _), _)| *edits == smallest);
-        at_smallest
-            .take(MAX_CORRECTIONS)
-            .map(|((edits, word), term)| Nearest { word, term, edits })
-            .collect()
+        let mut nearest: Vec<Nearest> = Vec::new();
+        for ((edits, word), term) in self.by_distance {
+            let is_farther = matches!(nearest.first(), Some(first) if first.edits < edits);
+            if is_farther || nearest.len() == MAX_CORRECTIONS {
+                break;
+            }
+            nearest.push(Nearest { word, term, edits });
+        }
+        nearest
     }
 }
 

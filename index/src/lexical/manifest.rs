@@ -36,11 +36,10 @@ pub fn write(folder: &Path, stamp: &str, index: &Index) -> io::Result<()> {
         };
         hashes.insert(name, hash);
     }
-    let lines: String = hashes
-        .iter()
-        .map(|(name, hash)| format!("{hash} {name}\n"))
-        .collect();
-    let body = format!("{stamp}\n{lines}");
+    let mut body = format!("{stamp}\n");
+    for (name, hash) in &hashes {
+        body.extend([hash.as_str(), " ", name, "\n"]);
+    }
     let text = format!("{}\n{body}", blake3::hash(body.as_bytes()).to_hex());
     files::replace(&folder.join(FILE_NAME), text.as_bytes()).map_err(io::Error::other)
 }
@@ -99,28 +98,27 @@ fn read(folder: &Path, stamp: &str) -> Option<Hashes> {
     if found != stamp || blake3::hash(body.as_bytes()).to_hex().as_str() != hash {
         return None;
     }
-    lines
-        .lines()
-        .map(|line| {
-            line.split_once(' ')
-                .map(|(hash, name)| (name.to_owned(), hash.to_owned()))
-        })
-        .collect()
+    let mut hashes = Hashes::new();
+    for line in lines.lines() {
+        let (hash, name) = line.split_once(' ')?;
+        hashes.insert(name.to_owned(), hash.to_owned());
+    }
+    Some(hashes)
 }
 
 /// The files of an index, sorted.
 fn file_names(folder: &Path, index: &Index) -> io::Result<Vec<String>> {
-    let segments = index
-        .load_metas()
-        .map_err(io::Error::other)?
-        .list_segment_files();
-    let names = segments
-        .into_iter()
-        .filter_map(|name| name.into_os_string().into_string().ok());
-    // A segment's list names every file that it could have. One that is lost is noticed all the
-    // same, as the manifest has it.
-    let mut names: Vec<String> = names.filter(|name| folder.join(name).exists()).collect();
-    names.push(META.to_owned());
+    let metas = index.load_metas().map_err(io::Error::other)?;
+    let mut names = vec![META.to_owned()];
+    for file in metas.list_segment_files() {
+        // A segment's list names every file that it could have. One that is lost is noticed all
+        // the same, as the manifest has it.
+        if let Ok(name) = file.into_os_string().into_string()
+            && folder.join(&name).exists()
+        {
+            names.push(name);
+        }
+    }
     names.sort_unstable();
     Ok(names)
 }

@@ -49,15 +49,17 @@ impl CatalogStatistics {
             return Vec::new();
         }
         let mut seen = HashSet::new();
-        let is_misspelt = |term: &&Term| {
-            self.frequency(&term.term) == 0 && EditAutomaton::of(&term.word).is_some()
-        };
-        terms
-            .iter()
-            .filter(is_misspelt)
-            .map(|term| term.word.as_str())
-            .filter(|word| seen.insert(*word))
-            .collect()
+        let mut misspelt = Vec::new();
+        for Term { word, term } in terms {
+            // Short words, numbers and CJK are not corrected.
+            if self.frequency(term) == 0
+                && EditAutomaton::of(word).is_some()
+                && seen.insert(word.as_str())
+            {
+                misspelt.push(word.as_str());
+            }
+        }
+        misspelt
     }
 }
 

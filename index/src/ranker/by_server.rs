@@ -51,8 +51,7 @@ impl ByServer {
     /// The standing of a candidate with this score; zeros for one without a server. `best` is the
     /// best score of all candidates.
     pub fn standing(&self, server: Option<u32>, score: f32, best: f32) -> Standing {
-        let own = server.and_then(|id| self.0.iter().find(|server| server.id == id));
-        let Some(own) = own else {
+        let Some(own) = self.0.iter().find(|other| Some(other.id) == server) else {
             return Standing::default();
         };
         let of_server = own.scores[0];

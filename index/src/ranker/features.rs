@@ -372,9 +372,9 @@ impl Candidates {
         }
         // It borrows the rankings, which the result keeps.
         drop(measure);
-        SCALED
-            .iter()
-            .for_each(|&(from, to)| scale(&mut rows, from, to));
+        for (from, to) in SCALED {
+            scale(&mut rows, from, to);
+        }
         // Corrected words count as unknown: the catalog does not have them as they were written.
         let words = request.terms.len() + request.unknown;
         let known = 1.0 - request.unknown as f32 / words.max(1) as f32;
@@ -410,55 +410,66 @@ impl Candidates {
             return signals;
         };
         let following = &following[..following.len().min(FOLLOWING)];
-        let mut set = |(signal, value): (Signal, f32)| signals[signal as usize] = value;
-        TOP_CANDIDATE_SIGNALS
-            .iter()
-            .map(|&(signal, feature)| (signal, self.feature(top, feature)))
-            .for_each(&mut set);
-        self.leg_signals(request).into_iter().for_each(&mut set);
-        let ranker: Vec<f32> = ranker.iter().map(|&score| score as f32).collect();
-        let mean = |of: &[f32]| {
-            following.iter().map(|&place| of[place]).sum::<f32>() / following.len().max(1) as f32
+        for (signal, feature) in TOP_CANDIDATE_SIGNALS {
+            signals[signal as usize] = self.feature(top, feature);
+        }
+        let second = match following.first() {
+            Some(&place) => scores[place],
+            None => 0.0,
         };
-        let second = following.first().map_or(0.0, |&place| scores[place]);
-        set((Signal::Margin, scores[top] - second));
-        set((Signal::Lead, scores[top] - mean(scores)));
-        set((Signal::Ranker, ranker[top]));
-        set((Signal::RankerLead, ranker[top] - mean(&ranker)));
-        set((Signal::Unanimity, self.legs.unanimity(self.tools[top])));
-        set((Signal::Known, self.known));
-        set((Signal::Tools, (request.tools as f32).ln_1p()));
+        let ranker: Vec<f32> = ranker.iter().map(|&score| score as f32).collect();
+        let others = [
+            (Signal::Margin, scores[top] - second),
+            (Signal::Lead, scores[top] - mean_at(following, scores)),
+            (Signal::Ranker, ranker[top]),
+            (
+                Signal::RankerLead,
+                ranker[top] - mean_at(following, &ranker),
+            ),
+            (Signal::Unanimity, self.legs.unanimity(self.tools[top])),
+            (Signal::Known, self.known),
+            (Signal::Tools, (request.tools as f32).ln_1p()),
+        ];
+        for (signal, value) in self.leg_signals(request).into_iter().chain(others) {
+            signals[signal as usize] = value;
+        }
         signals
     }
 
     /// The best score of each leg, and its deviation from the mean.
     fn leg_signals(&self, request: &RankerInput<'_>) -> [(Signal, f32); 5] {
-        let best = |ranking: &Ranking| ranking.best.first().map_or(0.0, |(_, score)| *score);
-        let dense = |ranking: &Option<Ranking>, view: &Option<DenseView<'_>>| match (ranking, view)
-        {
-            (Some(ranking), Some(view)) => {
-                let deviation = deviation(best(ranking), view.leg.raw, request.sample);
-                (best(ranking), deviation)
-            }
-            _ => (0.0, 0.0),
-        };
-        let (table, table_deviation) = dense(&self.legs.table, &request.table);
-        let (model, model_deviation) = dense(&self.legs.model, &request.model);
+        let sample = request.sample;
+        let lexical = self.legs.lexical.best_score();
+        let (table, table_deviation) = dense_signals(&self.legs.table, &request.table, sample);
+        let (model, model_deviation) = dense_signals(&self.legs.model, &request.model, sample);
+        let lexical_deviation = deviation(lexical, request.lexical.raw, sample);
         [
             (Signal::TableCosine, table),
             (Signal::ModelCosine, model),
-            (
-                Signal::LexicalDeviation,
-                deviation(
-                    best(&self.legs.lexical),
-                    request.lexical.raw,
-                    request.sample,
-                ),
-            ),
+            (Signal::LexicalDeviation, lexical_deviation),
             (Signal::TableDeviation, table_deviation),
             (Signal::ModelDeviation, model_deviation),
         ]
     }
+}
+
+/// The best score of a dense leg and its deviation from the mean; zeros for one that took no part.
+fn dense_signals(
+    ranking: &Option<Ranking>,
+    view: &Option<DenseView<'_>>,
+    sample: Option<&Sample>,
+) -> (f32, f32) {
+    let (Some(ranking), Some(view)) = (ranking, view) else {
+        return (0.0, 0.0);
+    };
+    let best = ranking.best_score();
+    (best, deviation(best, view.leg.raw, sample))
+}
+
+/// The mean of the values at these places; 0 without any.
+fn mean_at(places: &[usize], values: &[f32]) -> f32 {
+    let sum: f32 = places.iter().map(|&place| values[place]).sum();
+    sum / places.len().max(1) as f32
 }
 
 /// The hits after the first that its lead is measured against: those shown by default, and one
@@ -505,10 +516,11 @@ const SCALED: [(Feature, Feature); 8] = [
 /// highest 1.
 fn scale(rows: &mut [f32], from: Feature, to: Feature) {
     let (width, from, to) = (Feature::ALL.len(), from as usize, to as usize);
-    let bounds = rows.chunks_exact(width).map(|row| row[from]);
-    let (low, high) = bounds.fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), x| {
-        (low.min(x), high.max(x))
-    });
+    let (mut low, mut high) = (f32::INFINITY, f32::NEG_INFINITY);
+    for row in rows.chunks_exact(width) {
+        low = low.min(row[from]);
+        high = high.max(row[from]);
+    }
     for row in rows.chunks_exact_mut(width) {
         // Equal values prefer no candidate.
         row[to] = if high > low {
@@ -527,21 +539,34 @@ struct Ranking {
 impl Ranking {
     /// The [`DEPTH`] best of the tools above `floor` that pass the filter.
     fn new(scores: &[f32], floor: f32, allowed: &dyn Fn(usize) -> bool) -> Self {
-        let best = top_k::above(floor, scores, DEPTH, allowed);
-        Ranking {
-            best: best
-                .into_iter()
-                .map(|(tool, score)| (tool as u32, score))
-                .collect(),
+        let mut best = Vec::with_capacity(DEPTH);
+        for (tool, score) in top_k::above(floor, scores, DEPTH, allowed) {
+            best.push((tool as u32, score));
+        }
+        Ranking { best }
+    }
+
+    /// The same for a dense leg; `None` for one that took no part.
+    fn of_dense(view: &Option<DenseView<'_>>, allowed: &dyn Fn(usize) -> bool) -> Option<Self> {
+        let raw = view.as_ref()?.leg.raw;
+        // A cosine may be negative and still be the best; only unknown scores are left out.
+        Some(Ranking::new(raw, f32::NEG_INFINITY, allowed))
+    }
+
+    /// The best score; 0 without any.
+    fn best_score(&self) -> f32 {
+        match self.best.first() {
+            Some((_, score)) => *score,
+            None => 0.0,
         }
     }
 
     fn reciprocal(&self, tool: usize) -> f32 {
-        let place = self
-            .best
-            .iter()
-            .position(|(other, _)| *other as usize == tool);
-        place.map_or(0.0, |place| 1.0 / (place as f32 + RANK_OFFSET))
+        let mut tools = self.best.iter();
+        match tools.position(|(other, _)| *other as usize == tool) {
+            Some(place) => 1.0 / (place as f32 + RANK_OFFSET),
+            None => 0.0,
+        }
     }
 
     /// The lead of the best over the mean of the next ten, as a share of its own score.
@@ -574,18 +599,13 @@ struct Legs {
 
 impl Legs {
     fn rank(request: &RankerInput<'_>) -> Self {
-        let ranking = |scores: &[f32], floor| Ranking::new(scores, floor, request.allowed);
-        let dense = |view: &Option<DenseView<'_>>| {
-            view.as_ref()
-                // A cosine may be negative and still be the best; only unknown scores are left out.
-                .map(|view| ranking(view.leg.raw, f32::NEG_INFINITY))
-        };
+        let allowed = request.allowed;
         Legs {
             // 0 is no word in common.
-            lexical: ranking(request.lexical.raw, 0.0),
-            table: dense(&request.table),
-            model: dense(&request.model),
-            fused: ranking(request.fused, 0.0),
+            lexical: Ranking::new(request.lexical.raw, 0.0, allowed),
+            table: Ranking::of_dense(&request.table, allowed),
+            model: Ranking::of_dense(&request.model, allowed),
+            fused: Ranking::new(request.fused, 0.0, allowed),
         }
     }
 
@@ -610,11 +630,9 @@ impl Legs {
             return 0.0;
         };
         let dense: Vec<u32> = dense.first(RIVALS).collect();
-        self.lexical
-            .first(RIVALS)
-            .filter(|tool| dense.contains(tool))
-            .count() as f32
-            / RIVALS as f32
+        let lexical = self.lexical.first(RIVALS);
+        let common = lexical.filter(|tool| dense.contains(tool)).count();
+        common as f32 / RIVALS as f32
     }
 
     fn unanimity(&self, tool: u32) -> f32 {
@@ -663,32 +681,22 @@ struct Measure<'m, 'a> {
 
 impl<'m, 'a> Measure<'m, 'a> {
     fn new(request: &'m RankerInput<'a>, legs: &'m Legs, candidates: &[u32]) -> Self {
-        let terms: Vec<(u32, f32)> = request
-            .terms
-            .iter()
-            .map(|(term, worth)| (term_hash(term), *worth))
-            .collect();
-        let rarity = |hash: u32| {
-            (
-                hash,
-                request.rarities.get(&hash).copied().unwrap_or_default(),
-            )
-        };
-        let clauses = request
-            .clauses
-            .iter()
-            .map(|terms| terms.iter().map(|term| rarity(term_hash(term))).collect());
-        let servers = legs
-            .fused
-            .best
-            .iter()
-            .map(|(tool, score)| ((request.server)(*tool as usize), *score))
-            .collect();
+        let mut terms = Vec::with_capacity(request.terms.len());
+        for (term, worth) in request.terms {
+            terms.push((term_hash(term), *worth));
+        }
+        let mut clauses = Vec::with_capacity(request.clauses.len());
+        for clause in request.clauses {
+            clauses.push(with_rarities(clause, request));
+        }
+        let mut servers = Vec::with_capacity(legs.fused.best.len());
+        for &(tool, score) in &legs.fused.best {
+            servers.push(((request.server)(tool as usize), score));
+        }
         let by_server = ByServer::new(candidates.iter().map(|&tool| {
             let tool = tool as usize;
             ((request.server)(tool), request.fused[tool])
         }));
-        let best = legs.fused.best.first().map_or(0.0, |(_, score)| *score);
         let request_profile = RequestProfile::new(request.text);
         // The resolved terms too, for the corrections among them.
         let resolved = request.terms.iter().map(|(term, _)| term.as_str());
@@ -697,15 +705,6 @@ impl<'m, 'a> Measure<'m, 'a> {
         let everyday = Choice::of_phrases(request, |_| true);
         let mut objects = Choice::of_phrases(request, is_object);
         objects.extend(Choice::of_terms(request, is_object));
-        let clauses = clauses.collect();
-        // Late interaction reads the bundled table whatever embedders a catalog has, so these
-        // features are there in every combination of legs.
-        let tokens = candidates
-            .iter()
-            .map(|&tool| &(request.profile)(tool as usize).tokens);
-        let table = StaticTable::bundled().ok();
-        let nearness = table
-            .map(|table| LateInteraction::new(&table, request.text, request.clause_texts, tokens));
         let mut measure = Measure {
             request,
             legs,
@@ -718,14 +717,15 @@ impl<'m, 'a> Measure<'m, 'a> {
             found: Vec::new(),
             servers,
             by_server,
-            best,
-            nearness,
+            best: legs.fused.best_score(),
+            nearness: nearness(request, candidates),
         };
         // Needs all the rest of `measure`, so it is filled in last.
-        measure.found = candidates
-            .iter()
-            .map(|&tool| measure.words_of(tool as usize))
-            .collect();
+        let mut found = Vec::with_capacity(candidates.len());
+        for &tool in candidates {
+            found.push(measure.words_of(tool as usize));
+        }
+        measure.found = found;
         measure
     }
 
@@ -738,23 +738,20 @@ impl<'m, 'a> Measure<'m, 'a> {
 
     /// Fills the columns that are the same for all candidates.
     fn fill_request(&self, row: &mut Row<'_>) {
-        let lead = |ranking: &Option<Ranking>| ranking.as_ref().map_or(0.0, Ranking::lead);
         row.set(
             Feature::RequestWords,
             (self.request.terms.len() + self.request.unknown) as f32,
         );
         row.set(Feature::Clauses, self.request.clauses.len().max(1) as f32);
-        row.set(
-            Feature::BestCoverage,
-            self.found
-                .iter()
-                .map(|words| words.anywhere)
-                .fold(0.0, f32::max),
-        );
+        let mut best_coverage: f32 = 0.0;
+        for words in &self.found {
+            best_coverage = best_coverage.max(words.anywhere);
+        }
+        row.set(Feature::BestCoverage, best_coverage);
         row.set(Feature::Agreement, self.legs.agreement());
         row.set(Feature::LexicalLead, self.legs.lexical.lead());
-        row.set(Feature::TableLead, lead(&self.legs.table));
-        row.set(Feature::ModelLead, lead(&self.legs.model));
+        row.set(Feature::TableLead, lead_of(&self.legs.table));
+        row.set(Feature::ModelLead, lead_of(&self.legs.model));
         row.set(Feature::FusedLead, self.legs.fused.lead());
         let wording = Wording::of(self.request.text);
         row.set(Feature::FunctionWords, wording.function_words);
@@ -771,15 +768,13 @@ impl<'m, 'a> Measure<'m, 'a> {
             ..
         } = *self.request;
         row.set(Feature::Lexical, lexical.by_text[0][tool]);
-        row.set(
-            Feature::LexicalShare,
-            if limit > 0.0 {
-                // Words beside everyday phrases are no part of the limit.
-                (lexical.raw[tool] / limit).min(1.0)
-            } else {
-                0.0
-            },
-        );
+        let share = if limit > 0.0 {
+            // Words beside everyday phrases are no part of the limit.
+            (lexical.raw[tool] / limit).min(1.0)
+        } else {
+            0.0
+        };
+        row.set(Feature::LexicalShare, share);
         row.set(Feature::LexicalClause, best_clause(lexical, tool));
         row.set(Feature::LexicalRank, self.legs.lexical.reciprocal(tool));
         row.set(
@@ -863,23 +858,24 @@ impl<'m, 'a> Measure<'m, 'a> {
             self.verbs.first_agreement(profile.verbs),
         );
         row.set(Feature::Harmless, self.verbs.harmlessness(profile.verbs));
-        let in_name = |hash| profile.word(hash).is_some_and(|word| word.name > 0);
-        let is_said = |hash| profile.word(hash).is_some_and(Word::is_said);
-        row.set(Feature::Object, Choice::share(&self.objects, in_name));
+        let object = Choice::share(&self.objects, profile, Word::is_in_name);
+        row.set(Feature::Object, object);
         row.set(Feature::ObjectRecall, self.object_recall(profile));
-        row.set(
-            Feature::EverydayName,
-            Choice::share(&self.everyday, in_name),
-        );
-        row.set(Feature::Everyday, Choice::share(&self.everyday, is_said));
+        let in_name = Choice::share(&self.everyday, profile, Word::is_in_name);
+        row.set(Feature::EverydayName, in_name);
+        let said = Choice::share(&self.everyday, profile, Word::is_said);
+        row.set(Feature::Everyday, said);
     }
 
     /// The share of the name's words that are no verbs, by rarity, that the request has or that were
     /// added.
     fn object_recall(&self, profile: &ToolProfile) -> f32 {
         let (mut had, mut all) = (0.0, 0.0);
-        let in_name = profile.words().iter().filter(|word| word.name > 0);
-        for word in in_name.filter(|word| Verbs::of_term(word.hash).is_none()) {
+        for word in profile.words() {
+            // What the tool does is compared by its verbs.
+            if !word.is_in_name() || !Verbs::of_term(word.hash).is_none() {
+                continue;
+            }
             let rarity = self.rarity(word.hash);
             all += rarity;
             let is_asked = self.objects.iter().any(|choice| choice.has(word.hash));
@@ -930,13 +926,12 @@ impl<'m, 'a> Measure<'m, 'a> {
     /// Shares of the tool's words, by rarity, that the request has: of these, those it has.
     fn rare_recall(&self, profile: &ToolProfile, had: &Rare) -> Rare {
         let mut all = Rare::default();
-        profile
-            .words()
-            .iter()
+        for word in profile.words() {
             // Schemas have many words that no request has to repeat.
-            .filter(|word| word.is_said())
-            .for_each(|word| all.add(word, self.rarity(word.hash)));
-        let share = |had: f32, all: f32| if all > 0.0 { had / all } else { 0.0 };
+            if word.is_said() {
+                all.add(word, self.rarity(word.hash));
+            }
+        }
         Rare {
             name: share(had.name, all.name),
             server: share(had.server, all.server),
@@ -953,16 +948,10 @@ impl<'m, 'a> Measure<'m, 'a> {
     /// The highest share of a clause's words that the tool has; `None` for a request without
     /// clauses.
     fn clause_coverage(&self, profile: &ToolProfile) -> Option<f32> {
-        let share = |clause: &Vec<(u32, f32)>| {
-            let all: f32 = clause.iter().map(|(_, worth)| worth).sum();
-            let had: f32 = clause
-                .iter()
-                .filter(|(hash, _)| profile.word(*hash).is_some())
-                .map(|(_, worth)| worth)
-                .sum();
-            if all > 0.0 { had / all } else { 0.0 }
-        };
-        self.clauses.iter().map(share).reduce(f32::max)
+        let clauses = self.clauses.iter();
+        clauses
+            .map(|clause| coverage(clause, profile))
+            .reduce(f32::max)
     }
 
     fn server_share(&self, server: Option<u32>) -> f32 {
@@ -972,9 +961,57 @@ impl<'m, 'a> Measure<'m, 'a> {
             .iter()
             // Tools without a server have nothing in common.
             .filter(|(other, _)| server.is_some() && *other == server)
-            .map(|s| s.1)
+            .map(|(_, score)| score)
             .sum();
-        if all > 0.0 { same / all } else { 0.0 }
+        share(same, all)
+    }
+}
+
+/// The part of a whole; 0 of none.
+fn share(part: f32, whole: f32) -> f32 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// The share of a clause's terms, by weight, that a tool has.
+fn coverage(clause: &[(u32, f32)], profile: &ToolProfile) -> f32 {
+    let all: f32 = clause.iter().map(|(_, worth)| worth).sum();
+    let had = clause
+        .iter()
+        .filter(|(hash, _)| profile.word(*hash).is_some());
+    share(had.map(|(_, worth)| worth).sum(), all)
+}
+
+/// The hash of each term with its inverse document frequency; 0 for one that no tool has.
+fn with_rarities(terms: &[&str], request: &RankerInput<'_>) -> Vec<(u32, f32)> {
+    let mut all = Vec::with_capacity(terms.len());
+    for term in terms {
+        let hash = term_hash(term);
+        let rarity = request.rarities.get(&hash).copied();
+        all.push((hash, rarity.unwrap_or_default()));
+    }
+    all
+}
+
+/// Compares the request's tokens with those of its candidates.
+fn nearness(request: &RankerInput<'_>, candidates: &[u32]) -> Option<LateInteraction> {
+    // The bundled table whatever embedders a catalog has, so these features are there in every
+    // combination of legs.
+    let table = StaticTable::bundled().ok()?;
+    let tools = candidates.iter();
+    let tokens = tools.map(|&tool| &(request.profile)(tool as usize).tokens);
+    Some(LateInteraction::new(
+        &table,
+        request.text,
+        request.clause_texts,
+        tokens,
+    ))
+}
+
+/// The lead of a leg's best tool; 0 for a leg that took no part.
+fn lead_of(ranking: &Option<Ranking>) -> f32 {
+    match ranking {
+        Some(ranking) => ranking.lead(),
+        None => 0.0,
     }
 }
 
@@ -986,16 +1023,9 @@ impl Choice {
     fn of_phrases(request: &RankerInput<'_>, counts: fn(&str) -> bool) -> Vec<Self> {
         let mut choices = Vec::new();
         for added in request.added {
-            let terms = added.iter().filter(|term| counts(term));
-            let words: Vec<(u32, f32)> = terms
-                .map(|term| {
-                    let hash = term_hash(term);
-                    let rarity = request.rarities.get(&hash).copied();
-                    (hash, rarity.unwrap_or_default())
-                })
-                .collect();
-            if !words.is_empty() {
-                choices.push(Choice(words));
+            let terms: Vec<&str> = added.iter().copied().filter(|term| counts(term)).collect();
+            if !terms.is_empty() {
+                choices.push(Choice(with_rarities(&terms, request)));
             }
         }
         choices
@@ -1003,26 +1033,37 @@ impl Choice {
 
     /// Each of the request's own words, by the upper bound of its score.
     fn of_terms(request: &RankerInput<'_>, counts: fn(&str) -> bool) -> Vec<Self> {
-        let terms = request.terms.iter().filter(|(term, _)| counts(term));
-        terms
-            .map(|(term, worth)| Choice(vec![(term_hash(term), *worth)]))
-            .collect()
+        let mut choices = Vec::new();
+        for (term, worth) in request.terms {
+            if counts(term) {
+                choices.push(Choice(vec![(term_hash(term), *worth)]));
+            }
+        }
+        choices
     }
 
     fn has(&self, hash: u32) -> bool {
         self.0.iter().any(|(other, _)| *other == hash)
     }
 
-    /// The share of these choices, by their best words, of which a tool has a word; 0 without any.
-    fn share(choices: &[Self], has: impl Fn(u32) -> bool) -> f32 {
+    /// The share of these choices, by their best words, of which a tool has a word that counts; 0
+    /// without any.
+    fn share(choices: &[Self], tool: &ToolProfile, counts: fn(&Word) -> bool) -> f32 {
         let (mut had, mut all) = (0.0, 0.0);
         for Choice(words) in choices {
-            let worth = words.iter().map(|(_, worth)| *worth);
-            all += worth.fold(0.0, f32::max);
-            let known = words.iter().filter(|(hash, _)| has(*hash));
-            had += known.map(|(_, worth)| *worth).fold(0.0, f32::max);
+            let (mut best_had, mut best) = (0.0f32, 0.0f32);
+            for &(hash, worth) in words {
+                best = best.max(worth);
+                if let Some(word) = tool.word(hash)
+                    && counts(word)
+                {
+                    best_had = best_had.max(worth);
+                }
+            }
+            had += best_had;
+            all += best;
         }
-        if all > 0.0 { had / all } else { 0.0 }
+        share(had, all)
     }
 }
 

@@ -104,15 +104,14 @@ impl LateInteraction {
         candidates: impl Iterator<Item = &'a ToolTokens>,
     ) -> Self {
         let asked = heaviest(&distinct(tokens(request, table), usize::MAX), table);
-        let weights = weights(&asked, table, |_| true);
-        let clauses = clauses.iter().map(|clause| {
-            let of_clause = tokens(clause, table);
-            self::weights(&asked, table, |token| of_clause.contains(&token))
-        });
-        let clauses = clauses
+        let mut of_clauses = Vec::with_capacity(clauses.len());
+        for clause in clauses {
+            let weights = weights(&asked, &tokens(clause, table), table);
             // A clause without compared tokens would be equally far from every tool.
-            .filter(|weights| weights.iter().any(|weight| *weight > 0.0))
-            .collect();
+            if weights.iter().any(|weight| *weight > 0.0) {
+                of_clauses.push(weights);
+            }
+        }
         // An array over the whole table, 110 KB, in place of a hash map: it is read for every token
         // of every candidate.
         let (mut places, mut tokens) = (vec![0; table.len()], Vec::new());
@@ -123,19 +122,21 @@ impl LateInteraction {
                 *place = tokens.len() as u32;
             }
         }
-        let weighed = |&token: &u32| Compared {
-            weight: table.weight(token),
-            ..Compared::default()
-        };
-        let mut compared: Vec<Compared> = tokens.iter().map(weighed).collect();
+        let mut compared = Vec::with_capacity(tokens.len());
+        for &token in &tokens {
+            compared.push(Compared {
+                weight: table.weight(token),
+                ..Compared::default()
+            });
+        }
         table.cosines(&asked, &tokens, |place, number, cosine| {
             let compared = &mut compared[place];
             compared.similarities[number] = cosine;
             compared.nearest = compared.nearest.max(cosine);
         });
         LateInteraction {
-            weights,
-            clauses,
+            weights: weights(&asked, &asked, table),
+            clauses: of_clauses,
             places,
             compared,
         }
@@ -149,14 +150,13 @@ impl LateInteraction {
         raise(&mut anywhere, &description.0);
         raise(&mut anywhere, &parameters.0);
         let whole = mean(&anywhere, &self.weights);
+        let clauses = self.clauses.iter();
+        let clause = clauses
+            .map(|weights| mean(&anywhere, weights))
+            .reduce(f32::max);
         TokenSimilarity {
             anywhere: whole,
-            clause: self
-                .clauses
-                .iter()
-                .map(|weights| mean(&anywhere, weights))
-                .reduce(f32::max)
-                .unwrap_or(whole),
+            clause: clause.unwrap_or(whole),
             name: mean(&name.0, &self.weights),
             name_recall: name.1,
             description: mean(&description.0, &self.weights),
@@ -192,18 +192,15 @@ pub fn nearest<'a>(
     asked: &[u32],
     tools: impl Iterator<Item = &'a ToolTokens>,
 ) -> Vec<f32> {
-    let of_tools: Vec<u32> = tools
-        .flat_map(|tool| &tool.all)
-        .map(|&t| t.into())
-        .collect();
+    let mut of_tools: Vec<u32> = Vec::new();
+    for tool in tools {
+        of_tools.extend(tool.all.iter().copied().map(u32::from));
+    }
+    let of_tools = distinct(of_tools, usize::MAX);
     let mut nearest = vec![0.0; asked.len()];
-    table.cosines(
-        asked,
-        &distinct(of_tools, usize::MAX),
-        |_, number, cosine| {
-            nearest[number] = f32::max(nearest[number], cosine);
-        },
-    );
+    table.cosines(asked, &of_tools, |_, number, cosine| {
+        nearest[number] = f32::max(nearest[number], cosine);
+    });
     nearest
 }
 
@@ -235,8 +232,8 @@ fn push_tokens(part: &Analyzed, table: &StaticTable, tokens: &mut Vec<u32>) {
 /// The first `count` of the tokens, each once, in their order.
 fn distinct(tokens: Vec<u32>, count: usize) -> Vec<u32> {
     let mut seen = ByTerm::default();
+    let tokens = tokens.into_iter();
     tokens
-        .into_iter()
         .filter(|token| seen.insert(*token, ()).is_none())
         .take(count)
         .collect()
@@ -244,23 +241,24 @@ fn distinct(tokens: Vec<u32>, count: usize) -> Vec<u32> {
 
 /// The tokens with the largest weights, in their order.
 fn heaviest(tokens: &[u32], table: &StaticTable) -> Vec<u32> {
-    let mut by_weight: Vec<usize> = (0..tokens.len()).collect();
-    let weight = |place: usize| table.weight(tokens[place]);
-    by_weight.sort_unstable_by(|&a, &b| ranked((weight(a), a), (weight(b), b)));
+    let mut by_weight: Vec<(f32, usize)> = Vec::with_capacity(tokens.len());
+    for (place, &token) in tokens.iter().enumerate() {
+        by_weight.push((table.weight(token), place));
+    }
+    by_weight.sort_unstable_by(|one, other| ranked(*one, *other));
     by_weight.truncate(REQUEST_TOKENS);
-    by_weight.sort_unstable();
-    by_weight.into_iter().map(|place| tokens[place]).collect()
+    by_weight.sort_unstable_by_key(|(_, place)| *place);
+    let places = by_weight.into_iter();
+    places.map(|(_, place)| tokens[place]).collect()
 }
 
-/// The weights of a request's tokens; 0 for those that are not compared.
-fn weights(asked: &[u32], table: &StaticTable, counts: impl Fn(u32) -> bool) -> Similarities {
+/// The weights of a request's tokens; 0 for those that are not among `counted`.
+fn weights(asked: &[u32], counted: &[u32], table: &StaticTable) -> Similarities {
     let mut weights = [0.0; REQUEST_TOKENS];
-    for (weight, &token) in weights.iter_mut().zip(asked) {
-        *weight = if counts(token) {
-            table.weight(token)
-        } else {
-            0.0
-        };
+    for (weight, token) in weights.iter_mut().zip(asked) {
+        if counted.contains(token) {
+            *weight = table.weight(*token);
+        }
     }
     weights
 }

@@ -30,22 +30,18 @@ pub struct Judged {
 pub fn refit(forest: &Forest, requests: &[Judged], keep: f64) -> Forest {
     let width = Feature::ALL.len();
     let mut refitted = forest.clone();
-    let mut scores: Vec<Vec<f64>> = requests
-        .iter()
-        .map(|request| request.base.clone())
-        .collect();
+    let mut scores = Vec::with_capacity(requests.len());
+    for request in requests {
+        scores.push(request.base.clone());
+    }
     for tree in refitted.trees_mut() {
         let mut sums = vec![(0.0, 0.0); tree.leaves().len()];
         let mut ends: Vec<Vec<usize>> = Vec::with_capacity(requests.len());
         for (request, scores) in requests.iter().zip(&scores) {
-            let leaves: Vec<usize> = request
-                .rows
-                .chunks_exact(width)
-                .map(|row| tree.leaf(row))
-                .collect();
-            for (&leaf, (gradient, curvature)) in
-                leaves.iter().zip(lambdas(&request.relevant, scores))
-            {
+            let rows = request.rows.chunks_exact(width);
+            let leaves: Vec<usize> = rows.map(|row| tree.leaf(row)).collect();
+            let lambdas = lambdas(&request.relevant, scores);
+            for (&leaf, (gradient, curvature)) in leaves.iter().zip(lambdas) {
                 sums[leaf].0 += gradient;
                 sums[leaf].1 += curvature;
             }
@@ -59,10 +55,9 @@ pub fn refit(forest: &Forest, requests: &[Judged], keep: f64) -> Forest {
         }
         // As in boosting, the next tree corrects what this one leaves.
         for (scores, ends) in scores.iter_mut().zip(&ends) {
-            scores
-                .iter_mut()
-                .zip(ends)
-                .for_each(|(score, &leaf)| *score += tree.leaves()[leaf]);
+            for (score, &leaf) in scores.iter_mut().zip(ends) {
+                *score += tree.leaves()[leaf];
+            }
         }
     }
     refitted
@@ -73,21 +68,21 @@ fn lambdas(relevant: &[bool], scores: &[f64]) -> Vec<(f64, f64)> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&a, &b| ranked((scores[a], a), (scores[b], b)));
     let mut place = vec![0; scores.len()];
-    order
-        .iter()
-        .enumerate()
-        .for_each(|(at, &candidate)| place[candidate] = at);
-    let ideal: f64 = (0..relevant
-        .iter()
-        .filter(|right| **right)
-        .count()
-        .min(TRUNCATION))
-        .map(discount)
-        .sum();
+    for (at, candidate) in order.into_iter().enumerate() {
+        place[candidate] = at;
+    }
+    let (mut all_right, mut all_wrong) = (Vec::new(), Vec::new());
+    for (candidate, is_right) in relevant.iter().enumerate() {
+        match is_right {
+            true => all_right.push(candidate),
+            false => all_wrong.push(candidate),
+        }
+    }
+    // As if all that are right came first.
+    let ideal: f64 = (0..all_right.len().min(TRUNCATION)).map(discount).sum();
     let mut moves = vec![(0.0, 0.0); scores.len()];
-    let right = (0..scores.len()).filter(|&candidate| relevant[candidate]);
-    for right in right {
-        for wrong in (0..scores.len()).filter(|&candidate| !relevant[candidate]) {
+    for &right in &all_right {
+        for &wrong in &all_wrong {
             // Neither rank counts in nDCG, so an exchange would change nothing.
             if place[right].min(place[wrong]) >= TRUNCATION {
                 continue;

@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use serde_json::Value;
+
 use super::late_interaction::ToolTokens;
 use super::tool_texts::ToolTexts;
 use super::verbs::ToolVerbs;
@@ -108,6 +110,11 @@ pub struct Word {
 }
 
 impl Word {
+    /// True when it occurs in the name.
+    pub(super) fn is_in_name(&self) -> bool {
+        self.name > 0
+    }
+
     /// True when it occurs outside the parameters.
     pub fn is_said(&self) -> bool {
         self.name > 0 || self.server > 0 || self.description > 0
@@ -167,9 +174,10 @@ impl ToolProfile {
             verbs: ToolVerbs::new(tool, name, description),
             pairs: distinct(pairs),
             triples: distinct(triples(&text::spaced(tool.id.name()))),
-            tokens: StaticTable::bundled()
-                .map(|table| ToolTokens::new(&texts, &table))
-                .unwrap_or_default(),
+            tokens: match StaticTable::bundled() {
+                Ok(table) => ToolTokens::new(&texts, &table),
+                Err(_) => ToolTokens::default(),
+            },
             words: words.sorted(),
         }
     }
@@ -181,10 +189,8 @@ impl ToolProfile {
 
     /// The tool's word with this hash.
     pub fn word(&self, hash: u32) -> Option<&Word> {
-        self.words
-            .binary_search_by_key(&hash, |word| word.hash)
-            .ok()
-            .map(|place| &self.words[place])
+        let place = self.words.binary_search_by_key(&hash, |word| word.hash);
+        Some(&self.words[place.ok()?])
     }
 }
 
@@ -240,8 +246,9 @@ struct Words(ByTerm<Word>);
 
 impl Words {
     fn with_room_for(texts: &ToolTexts) -> Self {
-        let terms = texts.parts().map(|part| part.terms.len());
-        let words = terms.iter().sum::<usize>().min(MAX_WORDS);
+        let terms: usize = texts.parts().iter().map(|part| part.terms.len()).sum();
+        // At most, as repeats count once.
+        let words = terms.min(MAX_WORDS);
         Words(ByTerm::with_capacity_and_hasher(words, Default::default()))
     }
 
@@ -275,13 +282,10 @@ impl Words {
 }
 
 fn parameters(tool: &Tool) -> u16 {
-    let properties = tool
-        .input_schema
-        .get("properties")
-        .and_then(serde_json::Value::as_object);
-    properties.map_or(0, |properties| {
-        properties.len().min(usize::from(u16::MAX)) as u16
-    })
+    match tool.input_schema.get("properties") {
+        Some(Value::Object(properties)) => properties.len().min(usize::from(u16::MAX)) as u16,
+        _ => 0,
+    }
 }
 
 fn pairs(terms: &[u32]) -> Vec<u32> {
@@ -325,48 +329,57 @@ fn kinds_taken(parameters: &[u32]) -> u8 {
 
 /// The bits of the classes that any of the terms belongs to.
 fn bits_of(classes: &ByTerm<u8>, terms: &[u32]) -> u8 {
-    let bits = terms.iter().filter_map(|term| classes.get(term));
-    bits.fold(0, |all, bits| all | bits)
+    let mut all = 0;
+    for term in terms {
+        all |= classes.get(term).copied().unwrap_or_default();
+    }
+    all
 }
 
 /// The kinds of values that a request seems to contain.
 fn kinds_given(request: &str) -> u8 {
-    let tokens: Vec<&str> = request.split_whitespace().collect();
-    // A capital after a preposition, as in "in Oslo". Lists of places would be large and never
-    // complete.
-    let is_place = |pair: &[&str]| {
-        matches!(pair[0], "in" | "at" | "near" | "from" | "to")
-            && pair[1].starts_with(|c: char| c.is_ascii_uppercase())
-    };
-    let is_year =
-        |token: &&str| token.len() >= 4 && (token.starts_with("19") || token.starts_with("20"));
+    // In the order of [`KINDS`].
+    let [mut email, mut url, mut path, mut date, mut place] = [false; 5];
+    let mut previous = "";
+    for token in request.split_whitespace() {
+        email |= is_email(token);
+        url |= token.contains("://") || token.starts_with("www.");
+        path |= token.len() > 1 && (token.starts_with('/') || token.starts_with("~/"));
+        date |= is_date(token);
+        place |= is_place(previous, token);
+        previous = token;
+    }
+    let number = request.contains(|c: char| c.is_ascii_digit());
+    bits([email, url, path, number, date, place])
+}
+
+fn is_email(token: &str) -> bool {
+    match token.find('@') {
+        Some(at) => at > 0 && at + 1 < token.len(),
+        None => false,
+    }
+}
+
+fn is_date(token: &str) -> bool {
+    let is_year = token.len() >= 4 && (token.starts_with("19") || token.starts_with("20"));
     let soon = ["today", "tomorrow", "yesterday"];
-    let found = [
-        tokens.iter().any(|token| {
-            token
-                .find('@')
-                .is_some_and(|at| at > 0 && at + 1 < token.len())
-        }),
-        tokens
-            .iter()
-            .any(|token| token.contains("://") || token.starts_with("www.")),
-        tokens
-            .iter()
-            .any(|token| token.len() > 1 && (token.starts_with('/') || token.starts_with("~/"))),
-        request.bytes().any(|byte| byte.is_ascii_digit()),
-        tokens
-            .iter()
-            .any(|token| is_year(token) || soon.contains(&token.to_ascii_lowercase().as_str())),
-        tokens.windows(2).any(is_place),
-    ];
-    bits(found.into_iter())
+    is_year || soon.contains(&token.to_ascii_lowercase().as_str())
+}
+
+/// A capital after a preposition, as in "in Oslo".
+fn is_place(preposition: &str, token: &str) -> bool {
+    // Lists of places would be large and never complete.
+    matches!(preposition, "in" | "at" | "near" | "from" | "to")
+        && token.starts_with(|c: char| c.is_ascii_uppercase())
 }
 
 /// A bit for each class that occurs; the first is the lowest.
-fn bits(found: impl Iterator<Item = bool>) -> u8 {
-    found
-        .enumerate()
-        .fold(0, |bits, (class, found)| bits | u8::from(found) << class)
+fn bits(found: [bool; 6]) -> u8 {
+    let mut bits = 0;
+    for (class, found) in found.into_iter().enumerate() {
+        bits |= u8::from(found) << class;
+    }
+    bits
 }
 
 /// The bit of each class that a stem belongs to; the first class has the lowest.
@@ -407,11 +420,13 @@ impl Hashes {
 
     /// How many of these distinct hashes are among them.
     fn common(&self, others: &[u32]) -> usize {
-        let may_have = |hash: u32| self.remainders[(hash / 64 % 16) as usize] >> (hash % 64) & 1;
-        others
-            .iter()
-            .filter(|hash| may_have(**hash) == 1 && self.hashes.binary_search(hash).is_ok())
-            .count()
+        let mut common = 0;
+        for hash in others {
+            let may_have = self.remainders[(hash / 64 % 16) as usize] >> (hash % 64) & 1 == 1;
+            // Only of the few that are left is each looked for.
+            common += usize::from(may_have && self.hashes.binary_search(hash).is_ok());
+        }
+        common
     }
 }
 

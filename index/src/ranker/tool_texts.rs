@@ -36,18 +36,19 @@ pub struct Analyzed {
 impl ToolTexts {
     /// Analyzes a tool.
     pub fn new(tool: &Tool) -> Self {
-        let part = |fields: &[Field]| Analyzed::new(tool, fields);
+        let description = [Field::Title, Field::Description, Field::Tags];
+        let parameter_texts = [
+            Field::ParameterDescriptions,
+            Field::EnumValues,
+            Field::ResultNames,
+            Field::Examples,
+        ];
         ToolTexts {
-            name: part(&[Field::Name]),
-            server: part(&[Field::Server]),
-            description: part(&[Field::Title, Field::Description, Field::Tags]),
-            parameter_names: part(&[Field::ParameterNames]),
-            parameter_texts: part(&[
-                Field::ParameterDescriptions,
-                Field::EnumValues,
-                Field::ResultNames,
-                Field::Examples,
-            ]),
+            name: Analyzed::new(tool, &[Field::Name]),
+            server: Analyzed::new(tool, &[Field::Server]),
+            description: Analyzed::new(tool, &description),
+            parameter_names: Analyzed::new(tool, &[Field::ParameterNames]),
+            parameter_texts: Analyzed::new(tool, &parameter_texts),
         }
     }
 

@@ -97,18 +97,21 @@ impl Forest {
                 self.trees.len()
             ));
         }
-        let mut numbered = self.trees.iter().enumerate();
-        numbered.try_for_each(|(number, tree)| {
-            tree.check(features)
-                .map_err(|e| format!("tree {number}: {e}"))
-        })
+        for (number, tree) in self.trees.iter().enumerate() {
+            if let Err(reason) = tree.check(features) {
+                return Err(format!("tree {number}: {reason}"));
+            }
+        }
+        Ok(())
     }
 
     /// The predictions of rows of `width` values each, stored end to end.
     pub fn predict(&self, rows: &[f32], width: usize) -> Vec<f64> {
         let mut sums = vec![0.0; rows.len() / width.max(1)];
         let flat = self.flat.get_or_init(|| Flat::of(&self.trees));
-        if let Some(flat) = flat.as_ref().filter(|_| sums.len() >= MIN_ABREAST) {
+        if let Some(flat) = flat
+            && sums.len() >= MIN_ABREAST
+        {
             let rows = rows.chunks(ABREAST * width);
             for (rows, sums) in rows.zip(sums.chunks_mut(ABREAST)) {
                 flat.add_predictions(rows, width, sums);
@@ -116,8 +119,10 @@ impl Forest {
             return sums;
         }
         for (sum, row) in sums.iter_mut().zip(rows.chunks_exact(width)) {
-            let leaves = self.trees.iter().map(|tree| tree.leaves[tree.leaf(row)]);
-            *sum = leaves.fold(0.0, |sum, leaf| sum + leaf);
+            // Tree by tree, as above, so that a row has the same sum whichever way it is evaluated.
+            for tree in &self.trees {
+                *sum += tree.leaves[tree.leaf(row)];
+            }
         }
         sums
     }
@@ -126,9 +131,9 @@ impl Forest {
     /// through every tree.
     pub fn moved(&self, row: &[f32]) -> Vec<f64> {
         let mut moved = vec![0.0; row.len()];
-        self.trees
-            .iter()
-            .for_each(|tree| tree.add_moved(row, &mut moved));
+        for tree in &self.trees {
+            tree.add_moved(row, &mut moved);
+        }
         moved
     }
 
@@ -139,6 +144,7 @@ impl Forest {
 
     /// The same splits with other leaf values, by tree.
     pub(super) fn trees_mut(&mut self) -> &mut [Tree] {
+        // Made again from the new values on the next prediction.
         self.flat.take();
         &mut self.trees
     }
@@ -266,12 +272,6 @@ impl Tree {
                 self.leaves.len()
             ));
         }
-        // Children come after their parent, so every path ends: no file can make a prediction run
-        // in circles.
-        let is_below = |node: usize, child: i16| match usize::try_from(child) {
-            Ok(split) => split > node && split < self.splits.len(),
-            Err(_) => (!child as usize) < self.leaves.len(),
-        };
         for (node, split) in self.splits.iter().enumerate() {
             if split.feature as usize >= features {
                 return Err(format!(
@@ -279,52 +279,57 @@ impl Tree {
                     split.feature
                 ));
             }
-            if !is_below(node, split.left) || !is_below(node, split.right) {
+            if !self.is_below(node, split.left) || !self.is_below(node, split.right) {
                 return Err(format!(
                     "split {node} leads to {} and {}",
                     split.left, split.right
                 ));
             }
         }
-        let finite = self
-            .leaves
-            .iter()
-            .chain(self.splits.iter().map(|split| &split.threshold))
-            .all(|n| n.is_finite());
-        if finite {
-            Ok(())
-        } else {
-            Err("a number is not finite".to_owned())
+        let thresholds = self.splits.iter().map(|split| &split.threshold);
+        let mut numbers = self.leaves.iter().chain(thresholds);
+        match numbers.all(|number| number.is_finite()) {
+            true => Ok(()),
+            false => Err("a number is not finite".to_owned()),
+        }
+    }
+
+    /// True for a child that comes after its parent, so that every path ends: no file can make a
+    /// prediction run in circles.
+    fn is_below(&self, node: usize, child: i16) -> bool {
+        match usize::try_from(child) {
+            Ok(split) => split > node && split < self.splits.len(),
+            Err(_) => (!child as usize) < self.leaves.len(),
         }
     }
 }
 
 /// Splits as rows of five numbers, a third of the bytes of named fields.
 mod rows {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use serde::{Deserialize, Deserializer, Serializer};
 
     use super::Split;
 
     type Row = (u16, f64, i16, i16, f64);
 
     pub fn serialize<S: Serializer>(splits: &[Split], serializer: S) -> Result<S::Ok, S::Error> {
-        let rows: Vec<Row> = splits
-            .iter()
-            .map(|s| (s.feature, s.threshold, s.left, s.right, s.value))
-            .collect();
-        rows.serialize(serializer)
+        let rows = splits.iter();
+        serializer.collect_seq(rows.map(|s| (s.feature, s.threshold, s.left, s.right, s.value)))
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Split>, D::Error> {
         let rows = Vec::<Row>::deserialize(deserializer)?;
-        let split = |(feature, threshold, left, right, value)| Split {
-            feature,
-            threshold,
-            left,
-            right,
-            value,
-        };
-        Ok(rows.into_iter().map(split).collect())
+        let mut splits = Vec::with_capacity(rows.len());
+        for (feature, threshold, left, right, value) in rows {
+            splits.push(Split {
+                feature,
+                threshold,
+                left,
+                right,
+                value,
+            });
+        }
+        Ok(splits)
     }
 }
 

@@ -41,13 +41,22 @@ impl Verbs {
 
     /// The classes of all of these terms.
     fn of_terms(terms: impl Iterator<Item = u32>) -> Verbs {
-        terms.fold(Verbs::default(), |all, term| all.and(Verbs::of_term(term)))
+        let mut all = Verbs::default();
+        for term in terms {
+            all = all.and(Verbs::of_term(term));
+        }
+        all
     }
 
     /// Those of the first verb; none without a verb.
     fn of_first(terms: &[u32]) -> Verbs {
-        let mut verbs = terms.iter().map(|&term| Verbs::of_term(term));
-        verbs.find(|verbs| !verbs.is_none()).unwrap_or_default()
+        for &term in terms {
+            let verbs = Verbs::of_term(term);
+            if !verbs.is_none() {
+                return verbs;
+            }
+        }
+        Verbs::default()
     }
 
     fn and(self, other: Verbs) -> Verbs {
