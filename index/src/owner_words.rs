@@ -176,8 +176,8 @@ impl OwnerWords {
             let entry = format!("descriptions.{tool}");
             check_tool(&entry, tool)?;
             check_chars(&entry, description, MAX_DESCRIPTION_CHARS)?;
-            let is_refused = |c: &char| c.is_control() && !matches!(c, '\n' | '\t');
-            check_controls(&entry, description, is_refused)?;
+            // A description may have several lines.
+            check_controls(&entry, description, "\n\t")?;
         }
         check_length(self.to_json().len())
     }
@@ -192,16 +192,16 @@ impl OwnerWords {
 
     /// The tools of which these words say something else than the others do.
     pub(crate) fn tools_with_other_texts(&self, other: &OwnerWords) -> Vec<ToolId> {
-        let all = [self, other].into_iter().flat_map(OwnerWords::described);
-        let all: BTreeSet<&String> = all.collect();
-        let differs = |tool: &&String| {
-            self.aliases.get(*tool) != other.aliases.get(*tool)
-                || self.descriptions.get(*tool) != other.descriptions.get(*tool)
-        };
-        all.into_iter()
-            .filter(differs)
-            .filter_map(|tool| ToolId::parse(tool).ok())
-            .collect()
+        let described: BTreeSet<&String> = self.described().chain(other.described()).collect();
+        let mut differing = Vec::new();
+        for tool in described {
+            let is_same = self.aliases.get(tool) == other.aliases.get(tool)
+                && self.descriptions.get(tool) == other.descriptions.get(tool);
+            if !is_same && let Ok(id) = ToolId::parse(tool) {
+                differing.push(id);
+            }
+        }
+        differing
     }
 
     /// The tools that have a description or aliases.
@@ -217,30 +217,44 @@ impl OwnerWords {
         has_server: impl Fn(&str) -> bool,
         has_tag: impl Fn(&str) -> bool,
     ) -> Vec<String> {
-        let is_missing = |tool: &str| ToolId::parse(tool).is_ok_and(|id| !has(&id));
         let mut missing = Vec::new();
-        let mut add = |kind: &str, name: &str, tool: &str| {
-            if is_missing(tool) {
+        for (kind, name, tool) in self.entries_of_tools() {
+            // What is no id was refused when the document was read.
+            if let Ok(id) = ToolId::parse(tool)
+                && !has(&id)
+            {
                 missing.push(format!("{kind}.{name}"));
             }
-        };
+        }
+        for server in self.boosts.servers.keys() {
+            if !has_server(server) {
+                missing.push(format!("boosts.servers.{server}"));
+            }
+        }
+        for tag in self.boosts.tags.keys() {
+            if !has_tag(tag) {
+                missing.push(format!("boosts.tags.{tag}"));
+            }
+        }
+        missing
+    }
+
+    /// The kind and the name of every entry about a tool, with the tool.
+    fn entries_of_tools(&self) -> Vec<(&'static str, &str, &str)> {
+        let mut entries: Vec<(&str, &str, &str)> = Vec::new();
         for tool in self.aliases.keys() {
-            add("aliases", tool, tool);
+            entries.push(("aliases", tool, tool));
         }
         for (name, pin) in &self.pins {
-            add("pins", name, &pin.tool);
+            entries.push(("pins", name, &pin.tool));
         }
         for tool in self.boosts.tools.keys() {
-            add("boosts.tools", tool, tool);
+            entries.push(("boosts.tools", tool, tool));
         }
         for tool in self.descriptions.keys() {
-            add("descriptions", tool, tool);
+            entries.push(("descriptions", tool, tool));
         }
-        let servers = self.boosts.servers.keys().filter(|name| !has_server(name));
-        missing.extend(servers.map(|name| format!("boosts.servers.{name}")));
-        let tags = self.boosts.tags.keys().filter(|name| !has_tag(name));
-        missing.extend(tags.map(|name| format!("boosts.tags.{name}")));
-        missing
+        entries
     }
 }
 
@@ -267,7 +281,10 @@ impl Synonyms {
 impl Pin {
     /// The place that it puts the tool at; `None` where it hides it.
     pub fn place(&self) -> Option<usize> {
-        (!self.hide).then(|| self.place.unwrap_or(1))
+        match self.hide {
+            true => None,
+            false => Some(self.place.unwrap_or(1)),
+        }
     }
 
     fn validate(&self, entry: &str) -> Result<()> {
@@ -374,7 +391,7 @@ fn check_tool(entry: &str, tool: &str) -> Result<()> {
 /// Checks a text of one line.
 fn check_text(entry: &str, text: &str, max: usize) -> Result<()> {
     check_chars(entry, text, max)?;
-    check_controls(entry, text, |c| c.is_control())
+    check_controls(entry, text, "")
 }
 
 fn check_chars(entry: &str, text: &str, max: usize) -> Result<()> {
@@ -386,15 +403,15 @@ fn check_chars(entry: &str, text: &str, max: usize) -> Result<()> {
     Err(Error::invalid_owner_words(entry, reason))
 }
 
-/// Refuses characters that could forge lines in logs and on terminals.
-fn check_controls(entry: &str, text: &str, is_refused: impl Fn(&char) -> bool) -> Result<()> {
-    match text.chars().find(is_refused) {
-        None => Ok(()),
-        Some(control) => {
-            let reason = format!("it contains the control character {control:?}; remove it");
-            Err(Error::invalid_owner_words(entry, reason))
+/// Refuses characters that could forge lines in logs and on terminals, but for those `allowed`.
+fn check_controls(entry: &str, text: &str, allowed: &str) -> Result<()> {
+    for c in text.chars() {
+        if c.is_control() && !allowed.contains(c) {
+            let reason = format!("it contains the control character {c:?}; remove it");
+            return Err(Error::invalid_owner_words(entry, reason));
         }
     }
+    Ok(())
 }
 
 fn check_count(kind: &str, count: usize, max: usize) -> Result<()> {
@@ -416,24 +433,25 @@ fn check_length(bytes: usize) -> Result<()> {
 /// Refuses lists where objects belong: what derives from a struct would take one as the values of its
 /// fields.
 fn check_objects(document: &Value) -> Result<()> {
-    let check = |entry: String, value: &Value| match value.is_array() {
-        true => Err(Error::invalid_owner_words(
-            entry,
-            "it is a list; give an object",
-        )),
-        false => Ok(()),
-    };
-    check("the document".to_owned(), document)?;
+    check_no_list("the document", document)?;
     if let Some(boosts) = document.get("boosts") {
-        check("boosts".to_owned(), boosts)?;
+        check_no_list("boosts", boosts)?;
     }
     for kind in ["synonyms", "pins"] {
         let entries = document.get(kind).and_then(Value::as_object);
         for (name, entry) in entries.into_iter().flatten() {
-            check(format!("{kind}.{name}"), entry)?;
+            check_no_list(&format!("{kind}.{name}"), entry)?;
         }
     }
     Ok(())
+}
+
+fn check_no_list(entry: &str, value: &Value) -> Result<()> {
+    if !value.is_array() {
+        return Ok(());
+    }
+    let reason = "it is a list; give an object";
+    Err(Error::invalid_owner_words(entry, reason))
 }
 
 /// Reads JSON; the error names the place.

@@ -26,7 +26,7 @@ use crate::query::{Filter, Query};
 use crate::ranker::features::Sample;
 use crate::search::{DenseLeg, Row, Searcher, ToolLanguages, Words, words};
 use crate::snapshot;
-use crate::store::{Followed, StoredEnrichment, StoredTool};
+use crate::store::{StoredEnrichment, StoredTool};
 use crate::tool::{Tool, ToolId};
 
 pub use crate::exact_names::AskedName;
@@ -52,27 +52,29 @@ pub struct Footprint {
 impl Footprint {
     /// Of this tool, in a catalog with these field weights.
     pub fn of(tool: &Tool, weights: &Weights) -> Self {
-        let has = |filter: Filter| filter.accepts(tool);
+        // By filters, so that a filter means the same where the tools are elsewhere.
+        let read_only = Filter {
+            read_only: Some(true),
+            ..Filter::default()
+        };
+        let destructive = Filter {
+            destructive: Some(true),
+            ..Filter::default()
+        };
         Footprint {
             analysis: Analysis::of(tool, weights),
             name_keys: name_keys(&tool.id),
             language: Row::language_of(tool),
-            read_only: has(Filter {
-                read_only: Some(true),
-                ..Filter::default()
-            }),
-            destructive: has(Filter {
-                destructive: Some(true),
-                ..Filter::default()
-            }),
+            read_only: read_only.accepts(tool),
+            destructive: destructive.accepts(tool),
         }
     }
 }
 
 /// The footprints of these tools, in their order.
 pub fn footprints(tools: &[&Tool], weights: &Weights) -> Vec<Footprint> {
-    let footprint = |tool: &&Tool| Footprint::of(tool, weights);
-    tools.par_iter().map(footprint).collect()
+    let tools = tools.par_iter();
+    tools.map(|tool| Footprint::of(tool, weights)).collect()
 }
 
 /// The vectors of each tool's views, in their order.
@@ -106,24 +108,27 @@ fn embed_all<T: Sync>(
     items: &[&T],
     texts: impl Fn(&T) -> Vec<String> + Sync,
 ) -> Result<Vec<Vec<Vec<f32>>>> {
-    let embed = |texts: &[String]| {
-        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-        embedder.embed_tools(&texts)
-    };
     if embedder.is_instant() {
-        return items.par_iter().map(|item| embed(&texts(item))).collect();
+        let items = items.par_iter();
+        return items.map(|item| embed(embedder, &texts(item))).collect();
     }
     // A slow one has threads of its own, and a size of batch that suits it.
     let texts: Vec<Vec<String>> = items.iter().map(|item| texts(item)).collect();
     let mut vectors = Vec::new();
     for batch in texts.concat().chunks(embedder.batch().max(1)) {
-        vectors.extend(embed(batch)?);
+        vectors.extend(embed(embedder, batch)?);
     }
     let mut vectors = vectors.into_iter();
-    Ok(texts
-        .iter()
-        .map(|texts| vectors.by_ref().take(texts.len()).collect())
-        .collect())
+    let mut by_item = Vec::with_capacity(texts.len());
+    for of_item in &texts {
+        by_item.push(vectors.by_ref().take(of_item.len()).collect());
+    }
+    Ok(by_item)
+}
+
+fn embed(embedder: &dyn Embedder, texts: &[String]) -> Result<Vec<Vec<f32>>> {
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    embedder.embed_tools(&texts)
 }
 
 impl Searcher {
@@ -140,12 +145,15 @@ impl Searcher {
     pub fn probe(&self, query: &Query, statistics: &Arc<CatalogStatistics>) -> Result<Probe> {
         let settings = &self.settings.lexical;
         let lexical = LexicalSearcher::without_tools(settings, Arc::clone(statistics));
-        let legs = self.embedders().map(|embedder| DenseLeg {
-            is_elsewhere: true,
-            ..leg_without_vectors(embedder)
-        });
-        self.over(Vec::new(), legs.collect(), lexical, statistics)
-            .probe_of(query)
+        let mut legs = Vec::with_capacity(self.legs.len());
+        for embedder in self.embedders() {
+            legs.push(DenseLeg {
+                is_elsewhere: true,
+                ..leg_without_vectors(embedder)
+            });
+        }
+        let searcher = self.over(Vec::new(), legs, lexical, statistics);
+        searcher.probe_of(query)
     }
 
     /// A searcher of these tools in place of its own.
@@ -265,18 +273,20 @@ impl Part {
 
     /// The terms of all tools, whose frequencies have to be known.
     pub fn terms(&self) -> HashSet<&str> {
-        let terms = self
-            .analyses
-            .iter()
-            .flat_map(|analysis| analysis.terms.keys());
-        terms.map(String::as_str).collect()
+        let mut terms = HashSet::new();
+        for analysis in &self.analyses {
+            terms.extend(analysis.terms.keys().map(String::as_str));
+        }
+        terms
     }
 
     /// The texts whose vectors a slow embedder has to have, each once.
     pub fn texts(&self, embedder: &dyn Embedder) -> HashSet<TextHash> {
-        let rows = self.rows.iter();
-        rows.flat_map(|row| row.stored.embedded_texts(embedder.views()))
-            .collect()
+        let mut texts = HashSet::new();
+        for row in &self.rows {
+            texts.extend(row.stored.embedded_texts(embedder.views()));
+        }
+        texts
     }
 
     /// A searcher of these tools, with all else of `base`. `vectors` has those of slow embedders, by
@@ -303,27 +313,25 @@ impl Part {
         )?;
         let none = HashMap::new();
         let without_texts = 1.0 - statistics.enriched as f32 / statistics.tools.max(1) as f32;
-        let leg = |embedder: &Arc<dyn Embedder>| {
+        let mut legs = Vec::with_capacity(base.legs.len());
+        for embedder in base.embedders() {
             let vectors = vectors.get(embedder.id()).unwrap_or(&none);
             let leg = snapshot::leg_of_part(embedder, &self.rows, vectors, without_texts)?;
+            // Tools that are elsewhere may wait for their vectors too.
             let pending = statistics.pending.get(embedder.id()).copied();
-            Ok(DenseLeg {
+            legs.push(DenseLeg {
                 pending: leg.pending.max(pending.unwrap_or_default()),
                 ..leg
-            })
-        };
-        let legs = base.embedders().map(leg).collect::<Result<_>>()?;
+            });
+        }
         let sample = sample(self.is_sample, statistics.tools);
         let rows = with_descriptions(self.rows, base);
-        let searcher = base.over(rows, legs, lexical, &statistics);
-        Ok(Searcher {
-            followed: searcher.followed.clone().map(|followed| Followed {
-                generation,
-                ..followed
-            }),
-            sample,
-            ..searcher
-        })
+        let mut searcher = base.over(rows, legs, lexical, &statistics);
+        searcher.sample = sample;
+        if let Some(followed) = &mut searcher.followed {
+            followed.generation = generation;
+        }
+        Ok(searcher)
     }
 }
 
@@ -333,22 +341,29 @@ fn with_descriptions(rows: Vec<Arc<Row>>, base: &Searcher) -> Vec<Arc<Row>> {
     let Some(words) = &base.owner_words else {
         return rows;
     };
-    let described = |row: Arc<Row>| match row.tool() {
-        Some(tool) if !words.texts_of(&tool.id).is_empty() => {
-            let tool = words.with_texts(Tool::clone(&tool));
-            Arc::new(Row::of_tool(row.stored.clone(), Arc::new(tool)))
-        }
-        _ => row,
-    };
-    rows.into_iter().map(described).collect()
+    let mut described = Vec::with_capacity(rows.len());
+    for row in rows {
+        described.push(match row.tool() {
+            Some(tool) if !words.texts_of(&tool.id).is_empty() => {
+                let tool = words.with_texts(Tool::clone(&tool));
+                Arc::new(Row::of_tool(row.stored.clone(), Arc::new(tool)))
+            }
+            _ => row,
+        });
+    }
+    described
 }
 
 /// `None` without a sample: then all tools of the catalog are here.
 fn sample(is_chosen: Vec<bool>, tools: u64) -> Option<Sample> {
     let chosen = is_chosen.iter().filter(|is_chosen| **is_chosen).count();
+    if chosen == 0 {
+        return None;
+    }
     let found = is_chosen.len() - chosen;
+    // Each stands for itself at least.
     let others = (tools as f64 - found as f64).max(chosen as f64);
-    (chosen > 0).then(|| Sample {
+    Some(Sample {
         is_chosen,
         weight: others / chosen as f64,
     })

@@ -112,8 +112,9 @@ impl Encoder {
             bytes: &bytes,
             at: CHECKSUM.end,
         };
-        let tokens = reader.take(header.vocabulary_bytes);
-        let tokens = std::str::from_utf8(tokens).map_err(|_| failed("its tokens are no UTF-8"))?;
+        let Ok(tokens) = std::str::from_utf8(reader.take(header.vocabulary_bytes)) else {
+            return Err(failed("its tokens are no UTF-8"));
+        };
         if tokens.split('\n').count() != header.tokens {
             return Err(failed(format!("it does not have {} tokens", header.tokens)));
         }
@@ -124,7 +125,10 @@ impl Encoder {
         };
         let positions = reader.floats(MAX_TOKENS * HIDDEN);
         let norm = reader.norm();
-        let layers = (0..LAYERS).map(|_| reader.layer()).collect();
+        let mut layers = Vec::with_capacity(LAYERS);
+        for _ in 0..LAYERS {
+            layers.push(reader.layer());
+        }
         let rotation = Some(reader.floats(HIDDEN * HIDDEN));
         Ok(Encoder {
             checksum: header.checksum,
@@ -152,16 +156,17 @@ impl Encoder {
         if let [only] = batches.as_slice() {
             return self.embed_batch(only);
         }
-        let embed = || {
-            batches
-                .par_iter()
-                .flat_map_iter(|batch| self.embed_batch(batch))
-                .collect()
-        };
         match threads() {
-            Some(threads) => threads.install(embed),
-            None => embed(),
+            Some(threads) => threads.install(|| self.embed_batches(&batches)),
+            None => self.embed_batches(&batches),
         }
+    }
+
+    fn embed_batches(&self, batches: &[&[Vec<u32>]]) -> Vec<Vec<f32>> {
+        let batches = batches.par_iter();
+        batches
+            .flat_map_iter(|batch| self.embed_batch(batch))
+            .collect()
     }
 
     fn embed_batch(&self, texts: &[Vec<u32>]) -> Vec<Vec<f32>> {
@@ -343,11 +348,8 @@ impl<'a> Reader<'a> {
     }
 
     fn floats(&mut self, count: usize) -> Vec<f32> {
-        let bytes = self.take(4 * count).as_chunks().0;
-        bytes
-            .iter()
-            .map(|bytes| f32::from_le_bytes(*bytes))
-            .collect()
+        let floats = self.take(4 * count).as_chunks().0;
+        floats.iter().copied().map(f32::from_le_bytes).collect()
     }
 
     fn norm(&mut self) -> Norm {

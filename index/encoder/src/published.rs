@@ -28,37 +28,63 @@ impl Encoder {
     pub fn published(weights: &[u8], tokenizer: &[u8]) -> Result<Self, Unreadable> {
         let vocabulary = vocabulary(tokenizer)?;
         let tokens = Tokens::new(vocabulary.iter().map(String::as_str))?;
-        let (checksum, read) = rayon::join(
+        // Side by side, since both read every byte.
+        let (checksum, parts) = rayon::join(
             || blake3::hash(weights),
-            || {
-                let tensors = SafeTensors::deserialize(weights).map_err(|error| {
-                    failed(format!("its weights are cut short or damaged: {error}"))
-                })?;
-                let mut weights = Weights {
-                    tensors,
-                    // A byte for each float.
-                    codes: Vec::with_capacity(weights.len() / size_of::<Float>()),
-                };
-                let embeddings = weights.embeddings(vocabulary.len())?;
-                let positions = weights.positions()?;
-                let norm = weights.norm("embeddings.LayerNorm")?;
-                let layers = (0..LAYERS).map(|number| weights.layer(number));
-                let layers = layers.collect::<Result<_, _>>()?;
-                Ok((embeddings, positions, norm, layers, weights.codes))
-            },
+            || Parts::read(weights, vocabulary.len()),
         );
-        let (embeddings, positions, norm, layers, codes) = read?;
+        let parts = parts?;
         Ok(Encoder {
             checksum,
             tokens,
-            bytes: Cow::Owned(codes),
+            bytes: Cow::Owned(parts.codes),
+            embeddings: parts.embeddings,
+            positions: parts.positions,
+            norm: parts.norm,
+            layers: parts.layers,
+            rotation: None,
+            // Its makers trained it with floats.
+            precision: Precision::TwoBytes,
+        })
+    }
+}
+
+/// What the weights of an encoder are read into.
+struct Parts {
+    embeddings: Embeddings,
+    positions: Vec<f32>,
+    norm: Norm,
+    layers: Vec<Layer>,
+    codes: Vec<u8>,
+}
+
+impl Parts {
+    fn read(file: &[u8], tokens: usize) -> Result<Self, Unreadable> {
+        let tensors = match SafeTensors::deserialize(file) {
+            Ok(tensors) => tensors,
+            Err(error) => {
+                let reason = format!("its weights are cut short or damaged: {error}");
+                return Err(failed(reason));
+            }
+        };
+        let mut weights = Weights {
+            tensors,
+            // A byte for each float.
+            codes: Vec::with_capacity(file.len() / size_of::<Float>()),
+        };
+        let embeddings = weights.embeddings(tokens)?;
+        let positions = weights.positions()?;
+        let norm = weights.norm("embeddings.LayerNorm")?;
+        let mut layers = Vec::with_capacity(LAYERS);
+        for number in 0..LAYERS {
+            layers.push(weights.layer(number)?);
+        }
+        Ok(Parts {
             embeddings,
             positions,
             norm,
             layers,
-            rotation: None,
-            // Its makers trained it with floats.
-            precision: Precision::TwoBytes,
+            codes: weights.codes,
         })
     }
 }
@@ -94,16 +120,19 @@ impl<'a> Weights<'a> {
     }
 
     fn layer(&mut self, number: usize) -> Result<Layer, Unreadable> {
-        let name = |part: &str| format!("encoder.layer.{number}.{part}");
+        let layer = format!("encoder.layer.{number}");
         let projections = ["query", "key", "value"];
-        let attention = projections.map(|part| name(&format!("attention.self.{part}")));
+        let attention = projections.map(|part| format!("{layer}.attention.self.{part}"));
+        let attention_output = format!("{layer}.attention.output.dense");
+        let intermediate = format!("{layer}.intermediate.dense");
+        let output = format!("{layer}.output.dense");
         Ok(Layer {
             attention: self.matrix(&attention, HIDDEN, HIDDEN)?,
-            attention_output: self.matrix(&[name("attention.output.dense")], HIDDEN, HIDDEN)?,
-            attention_norm: self.norm(&name("attention.output.LayerNorm"))?,
-            intermediate: self.matrix(&[name("intermediate.dense")], INTERMEDIATE, HIDDEN)?,
-            output: self.matrix(&[name("output.dense")], HIDDEN, INTERMEDIATE)?,
-            output_norm: self.norm(&name("output.LayerNorm"))?,
+            attention_output: self.matrix(&[attention_output], HIDDEN, HIDDEN)?,
+            attention_norm: self.norm(&format!("{layer}.attention.output.LayerNorm"))?,
+            intermediate: self.matrix(&[intermediate], INTERMEDIATE, HIDDEN)?,
+            output: self.matrix(&[output], HIDDEN, INTERMEDIATE)?,
+            output_norm: self.norm(&format!("{layer}.output.LayerNorm"))?,
         })
     }
 
@@ -134,18 +163,14 @@ impl<'a> Weights<'a> {
     }
 
     fn floats(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Unreadable> {
-        let floats = self.tensor(name, shape)?.iter();
-        finite(
-            name,
-            floats.map(|float| f32::from_le_bytes(*float)).collect(),
-        )
+        let floats = self.tensor(name, shape)?.iter().copied();
+        finite(name, floats.map(f32::from_le_bytes).collect())
     }
 
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<&'a [Float], Unreadable> {
-        let tensor = self
-            .tensors
-            .tensor(name)
-            .map_err(|_| failed(format!("its weights have no tensor {name}")))?;
+        let Ok(tensor) = self.tensors.tensor(name) else {
+            return Err(failed(format!("its weights have no tensor {name}")));
+        };
         if tensor.dtype() != Dtype::F32 || tensor.shape() != shape {
             return Err(failed(format!(
                 "its tensor {name} is {} of shape {:?}; this program reads F32 of shape {shape:?}",
@@ -165,7 +190,8 @@ impl<'a> Weights<'a> {
 }
 
 fn finite(name: &str, floats: Vec<f32>) -> Result<Vec<f32>, Unreadable> {
-    if floats.iter().all(|float| float.is_finite()) {
+    // One number that is not finite would spoil every vector.
+    if floats.iter().copied().all(f32::is_finite) {
         return Ok(floats);
     }
     Err(failed(format!(
@@ -186,19 +212,24 @@ struct WordPiece {
 
 /// The tokens in the order of their numbers.
 fn vocabulary(file: &[u8]) -> Result<Vec<String>, Unreadable> {
-    let tokenizer: Tokenizer = serde_json::from_slice(file)
-        .map_err(|error| failed(format!("its tokenizer cannot be read: {error}")))?;
+    let tokenizer: Tokenizer = match serde_json::from_slice(file) {
+        Ok(tokenizer) => tokenizer,
+        Err(error) => return Err(failed(format!("its tokenizer cannot be read: {error}"))),
+    };
     let vocabulary = tokenizer.model.vocab;
-    let mut tokens: Vec<(String, usize)> = vocabulary.into_iter().collect();
-    tokens.sort_unstable_by_key(|(_, number)| *number);
-    for (expected, (token, number)) in tokens.iter().enumerate() {
-        if *number != expected {
+    let mut numbered: Vec<(String, usize)> = vocabulary.into_iter().collect();
+    numbered.sort_unstable_by_key(|(_, number)| *number);
+    let mut tokens = Vec::with_capacity(numbered.len());
+    for (expected, (token, number)) in numbered.into_iter().enumerate() {
+        // Embeddings lie in the order of numbers, without gaps.
+        if number != expected {
             return Err(failed(format!(
                 "its tokenizer gives {token:?} the number {number} where {expected} is the next"
             )));
         }
+        tokens.push(token);
     }
-    Ok(tokens.into_iter().map(|(token, _)| token).collect())
+    Ok(tokens)
 }
 
 #[cfg(test)]

@@ -16,16 +16,10 @@ pub(crate) struct Tokens {
 impl Tokens {
     /// Numbers the tokens in the given order.
     pub fn new<'a>(tokens: impl Iterator<Item = &'a str> + Clone) -> Result<Self, Unreadable> {
-        let number = |name: &str| {
-            let found = tokens.clone().position(|token| token == name);
-            found
-                .map(|number| number as u32)
-                .ok_or_else(|| failed(format!("its tokens lack {name}")))
-        };
         Ok(Tokens {
-            first: number("[CLS]")?,
-            last: number("[SEP]")?,
-            unknown: number("[UNK]")?,
+            first: number_of("[CLS]", tokens.clone())?,
+            last: number_of("[SEP]", tokens.clone())?,
+            unknown: number_of("[UNK]", tokens.clone())?,
             vocabulary: Vocabulary::new(tokens),
         })
     }
@@ -43,5 +37,13 @@ impl Tokens {
             });
         tokens.push(self.last);
         tokens
+    }
+}
+
+/// The number of a token that every text needs.
+fn number_of<'a>(name: &str, mut tokens: impl Iterator<Item = &'a str>) -> Result<u32, Unreadable> {
+    match tokens.position(|token| token == name) {
+        Some(number) => Ok(number as u32),
+        None => Err(failed(format!("its tokens lack {name}"))),
     }
 }

@@ -96,29 +96,33 @@ impl Vocabulary {
     /// The word of the vocabulary that is one edit away from a word of ASCII letters: the most
     /// frequent if there are several. A transposition of neighbouring letters is one edit.
     pub fn word_one_edit_away(&self, word: &str) -> Option<&str> {
-        let letters = || (b'a'..=b'z').map(char::from);
         let mut best: Option<u32> = None;
-        let mut try_word = |candidate: &str| {
-            // Tokens are in the order of their frequency.
-            let found = self.find(&self.first, candidate);
-            best = best.into_iter().chain(found).min();
-        };
         // From the second letter on: the first is seldom wrong.
         for at in 1..=word.len() {
             let (before, after) = word.split_at(at);
-            for letter in letters() {
-                try_word(&format!("{before}{letter}{after}"));
+            for letter in 'a'..='z' {
+                best = self.more_frequent(best, &format!("{before}{letter}{after}"));
             }
             let Some(rest) = after.get(1..) else { continue };
-            try_word(&format!("{before}{rest}"));
-            for letter in letters() {
-                try_word(&format!("{before}{letter}{rest}"));
+            best = self.more_frequent(best, &format!("{before}{rest}"));
+            for letter in 'a'..='z' {
+                best = self.more_frequent(best, &format!("{before}{letter}{rest}"));
             }
             if let Some(next) = rest.get(..1) {
-                try_word(&format!("{before}{next}{}{}", &after[..1], &rest[1..]));
+                let transposed = format!("{before}{next}{}{}", &after[..1], &rest[1..]);
+                best = self.more_frequent(best, &transposed);
             }
         }
-        best.map(|number| text_of(&self.texts, &self.ends, number))
+        Some(text_of(&self.texts, &self.ends, best?))
+    }
+
+    /// The more frequent one of a token and a word, which may be no token.
+    fn more_frequent(&self, token: Option<u32>, word: &str) -> Option<u32> {
+        match (token, self.find(&self.first, word)) {
+            // Tokens are in the order of their frequency.
+            (Some(token), Some(found)) => Some(token.min(found)),
+            (token, found) => token.or(found),
+        }
     }
 
     /// The tokens of a text in order; words that cannot be spelt are skipped.
@@ -130,13 +134,15 @@ impl Vocabulary {
     pub fn tokens_or(&self, text: &str, unknown: Option<u32>, mut emit: impl FnMut(u32)) {
         let mut pieces = Vec::new();
         let mut spell = |word: &str| {
-            if self.spell(word, &mut pieces) {
-                pieces.iter().copied().for_each(&mut emit);
-            } else {
-                unknown.into_iter().for_each(&mut emit);
+            if !self.spell(word, &mut pieces) {
+                // The pieces of its beginning are no tokens of the text.
+                pieces.clear();
+                pieces.extend(unknown);
+            }
+            for &piece in &pieces {
+                emit(piece);
             }
         };
-        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         // A word that an analyzer has split off needs no normalising.
         if !text.is_empty() && text.bytes().all(is_plain) {
             spell(text);
@@ -169,17 +175,28 @@ impl Vocabulary {
 
     fn longest_prefix(&self, table: &Numbers, rest: &str) -> Option<(u32, usize)> {
         // Longest first: WordPiece is greedy, and other splits were not in training.
-        let ends = (1..=rest.len().min(self.longest))
-            .rev()
-            .filter(|&end| rest.is_char_boundary(end));
-        ends.into_iter()
-            .find_map(|end| Some((self.find(table, &rest[..end])?, end)))
+        for end in (1..=rest.len().min(self.longest)).rev() {
+            if rest.is_char_boundary(end)
+                && let Some(token) = self.find(table, &rest[..end])
+            {
+                return Some((token, end));
+            }
+        }
+        None
     }
+}
+
+/// True for a byte of a word that normalising does not change.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
 fn text_of<'a>(texts: &'a str, ends: &[u32], number: u32) -> &'a str {
     let number = number as usize;
-    let start = number.checked_sub(1).map_or(0, |before| ends[before]);
+    let start = match number {
+        0 => 0,
+        _ => ends[number - 1],
+    };
     &texts[start as usize..ends[number] as usize]
 }
 
@@ -206,14 +223,13 @@ fn for_each_word(text: &str, mut emit: impl FnMut(&str)) {
 fn normalised(text: &str) -> impl Iterator<Item = char> + '_ {
     let visible = text.chars().filter(|&c| !is_dropped(c));
     // Most texts are ASCII, which decomposition does not change.
-    let plain = is_nfd(text);
-    let as_is = plain.then(|| visible.clone());
-    let decomposed = (!plain).then(|| visible.nfd());
-    let chars = as_is
-        .into_iter()
-        .flatten()
-        .chain(decomposed.into_iter().flatten());
-    chars
+    let (as_is, decomposed) = match is_nfd(text) {
+        true => (Some(visible), None),
+        false => (None, Some(visible.nfd())),
+    };
+    let as_is = as_is.into_iter().flatten();
+    as_is
+        .chain(decomposed.into_iter().flatten())
         // ASCII first, which needs no regex.
         .filter(|&c| c.is_ascii() || !is(&ACCENT, c))
         .flat_map(char::to_lowercase)

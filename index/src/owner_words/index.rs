@@ -109,32 +109,32 @@ impl WordIndex {
             }
         }
         for synonyms in words.synonyms.values() {
-            match &synonyms.from {
-                Some(from) => index.add_synonyms(from, synonyms.words.iter()),
-                None => {
-                    for said in &synonyms.words {
-                        let others = synonyms.words.iter().filter(|other| *other != said);
-                        index.add_synonyms(said, others);
-                    }
-                }
+            if let Some(from) = &synonyms.from {
+                index.add_synonyms(from, synonyms.words.clone());
+                continue;
+            }
+            // Each of the words stands for all others.
+            for said in &synonyms.words {
+                let mut others = synonyms.words.clone();
+                others.retain(|other| other != said);
+                index.add_synonyms(said, others);
             }
         }
         index.words = words;
         Some(index)
     }
 
-    fn add_synonyms<'a>(&mut self, said: &str, others: impl Iterator<Item = &'a String>) {
+    fn add_synonyms(&mut self, said: &str, others: Vec<String>) {
         let stems = stems(&text::words(said));
         let Some(first) = stems.first() else { return };
         let rules = self.synonyms.entry(first.clone()).or_default();
-        let others = others.cloned();
         match rules.iter_mut().find(|rule| rule.stems == stems) {
             // Another entry has the same phrase.
             Some(rule) => rule.others.extend(others),
             None => rules.push(SynonymRule {
                 phrase: said.to_owned(),
                 stems,
-                others: others.collect(),
+                others,
             }),
         }
     }
@@ -208,14 +208,21 @@ impl WordIndex {
             return Vec::new();
         }
         let words = text::words(request);
-        let fitting = self.pins.iter().filter(|rule| rule.fits(&words));
-        fitting
-            .map(|rule| FoundPin {
+        let mut found = Vec::new();
+        for rule in &self.pins {
+            if !rule.fits(&words) {
+                continue;
+            }
+            found.push(FoundPin {
                 tool: &rule.tool,
-                action: rule.pin.place().map_or(PinAction::Hide, PinAction::PutAt),
+                action: match rule.pin.place() {
+                    Some(place) => PinAction::PutAt(place),
+                    None => PinAction::Hide,
+                },
                 query: &rule.pin.query,
-            })
-            .collect()
+            });
+        }
+        found
     }
 }
 
@@ -241,23 +248,28 @@ impl PinRule {
 
 impl FoundSynonyms {
     fn new(rule: &SynonymRule, said: &[String]) -> Self {
-        let synonyms = rule.others.iter().map(|text| Synonym {
-            text: text.clone(),
-            terms: text::terms(text),
-        });
+        let mut synonyms = Vec::with_capacity(rule.others.len());
+        for text in &rule.others {
+            synonyms.push(Synonym {
+                text: text.clone(),
+                terms: text::terms(text),
+            });
+        }
         FoundSynonyms {
             phrase: rule.phrase.clone(),
             terms: text::terms(&said.join(" ")),
-            synonyms: synonyms.collect(),
+            synonyms,
         }
     }
 
     /// A request with its synonyms after it, as it is embedded: the vectors of both are then near.
     pub(crate) fn appended_to(request: &str, found: &[FoundSynonyms]) -> String {
         let mut text = request.to_owned();
-        for synonym in found.iter().flat_map(|phrase| &phrase.synonyms) {
-            text.push(' ');
-            text.push_str(&synonym.text);
+        for phrase in found {
+            for synonym in &phrase.synonyms {
+                text.push(' ');
+                text.push_str(&synonym.text);
+            }
         }
         text
     }

@@ -1,6 +1,6 @@
 //! Keywords of earlier drafts and dialects as those of JSON Schema 2020-12.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Number, Value, json};
 
 use super::{names, null};
 
@@ -140,44 +140,53 @@ fn insert_known(into: &mut Map<String, Value>, keyword: &str, kind: Kind, value:
             Some(schemas.iter().map(modern_value).collect())
         }
         (Kind::NamedSchemas, Value::Object(schemas)) => {
-            let translated = schemas
-                .iter()
-                .map(|(name, schema)| (name.clone(), modern_value(schema)));
-            Some(Value::Object(translated.collect()))
+            let mut translated = Map::new();
+            for (name, schema) in schemas {
+                translated.insert(name.clone(), modern_value(schema));
+            }
+            Some(translated.into())
         }
         (Kind::Text, Value::String(_)) if is_valid_text(keyword, value) => Some(value.clone()),
         (Kind::Flag, Value::Bool(_)) | (Kind::Number, Value::Number(_)) => Some(value.clone()),
-        (Kind::PositiveNumber, Value::Number(number)) => {
-            (number.as_f64() > Some(0.0)).then(|| value.clone())
+        (Kind::PositiveNumber, Value::Number(number)) if number.as_f64() > Some(0.0) => {
+            Some(value.clone())
         }
-        (Kind::Count, Value::Number(number)) => {
-            let is_count = number
-                .as_f64()
-                .is_some_and(|n| n >= 0.0 && n.fract() == 0.0);
-            is_count.then(|| value.clone())
-        }
+        (Kind::Count, Value::Number(number)) if is_count(number) => Some(value.clone()),
         (Kind::Texts, Value::Array(_)) => Some(distinct(names(Some(value)))),
         (Kind::NamedTexts, Value::Object(lists)) => {
-            let lists = lists
-                .iter()
-                .map(|(name, list)| (name.clone(), distinct(names(Some(list)))));
-            Some(Value::Object(lists.collect()))
+            let mut distinct_lists = Map::new();
+            for (name, list) in lists {
+                distinct_lists.insert(name.clone(), distinct(names(Some(list))));
+            }
+            Some(distinct_lists.into())
         }
         (Kind::List, Value::Array(_)) => Some(value.clone()),
         _ => None,
     };
-    into.extend(translated.map(|value| (keyword.to_owned(), value)));
+    if let Some(value) = translated {
+        into.insert(keyword.to_owned(), value);
+    }
+}
+
+/// True for a whole number that is not negative; `2.0` is one too.
+fn is_count(number: &Number) -> bool {
+    match number.as_f64() {
+        Some(number) => number >= 0.0 && number.fract() == 0.0,
+        None => false,
+    }
 }
 
 /// An identifier that a validator refuses would make it refuse the whole schema.
 fn is_valid_text(keyword: &str, value: &Value) -> bool {
     let text = value.as_str().unwrap_or_default();
     match keyword {
+        // An empty fragment at the end is allowed.
         "$id" => !text.trim_end_matches('#').contains('#'),
         "$anchor" | "$dynamicAnchor" | "$recursiveAnchor" => {
-            let is_letter = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
             text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-                && text.chars().all(is_letter)
+                && text
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
         }
         _ => true,
     }
@@ -209,8 +218,9 @@ fn insert_type(into: &mut Map<String, Value>, value: &Value) {
         };
         for name in named {
             if name.eq_ignore_ascii_case("file") {
-                into.entry("format").or_insert_with(|| "binary".into());
+                into.entry("format").or_insert("binary".into());
             }
+            // One unknown type is enough: without it the list would refuse what was meant.
             let Some(known) = type_named(name) else {
                 return;
             };
@@ -259,7 +269,7 @@ fn insert_dependencies(into: &mut Map<String, Value>, value: &Value) {
             }
             schema => ("dependentSchemas", modern_value(schema)),
         };
-        let named = into.entry(keyword).or_insert_with(|| json!({}));
+        let named = into.entry(keyword).or_insert(json!({}));
         if let Value::Object(named) = named {
             named.insert(name.clone(), needed);
         }
@@ -275,18 +285,20 @@ fn insert_dialect(into: &mut Map<String, Value>, value: &Value) {
 
 /// Draft 3 says of each property whether it is required.
 fn add_required_properties(schema: &Map<String, Value>, modern: &mut Map<String, Value>) {
-    let properties = schema.get("properties").and_then(Value::as_object);
-    let required: Vec<&String> = properties
-        .into_iter()
-        .flatten()
-        .filter(|(_, property)| property.get("required") == Some(&Value::Bool(true)))
-        .map(|(name, _)| name)
-        .collect();
+    let Some(Value::Object(properties)) = schema.get("properties") else {
+        return;
+    };
+    let mut required: Vec<&str> = Vec::new();
+    for (name, property) in properties {
+        if property.get("required") == Some(&Value::Bool(true)) {
+            required.push(name);
+        }
+    }
     if required.is_empty() {
         return;
     }
     let mut all = names(modern.get("required"));
-    all.extend(required.into_iter().map(String::as_str));
+    all.extend(required);
     let all = distinct(all);
     modern.insert("required".into(), all);
 }

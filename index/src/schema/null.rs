@@ -58,10 +58,10 @@ pub(super) fn allow(mut schema: Map<String, Value>) -> Map<String, Value> {
 }
 
 fn as_branch(schema: Map<String, Value>) -> Map<String, Value> {
-    let is_outside = |keyword: &str| ANNOTATIONS.contains(&keyword) || keyword.starts_with("x-");
     let (mut outside, mut inside) = (Map::new(), Map::new());
     for (keyword, value) in schema {
-        let side = match is_outside(&keyword) {
+        let is_annotation = ANNOTATIONS.contains(&keyword.as_str()) || keyword.starts_with("x-");
+        let side = match is_annotation {
             true => &mut outside,
             false => &mut inside,
         };
@@ -76,32 +76,23 @@ fn as_branch(schema: Map<String, Value>) -> Map<String, Value> {
 
 /// Whether a schema certainly accepts null.
 fn accepts(schema: &Map<String, Value>) -> bool {
-    let all = |keyword: &str, test: fn(&Value) -> bool| {
-        let listed = schema.get(keyword).and_then(Value::as_array);
-        listed.is_none_or(|listed| listed.iter().all(test))
-    };
-    let any = |keyword: &str| {
-        let listed = schema.get(keyword).and_then(Value::as_array);
-        listed.is_none_or(|listed| listed.iter().any(accepts_value))
-    };
-    let of_type = match schema.get("type") {
-        None => true,
-        Some(Value::Array(types)) => types.contains(&json!("null")),
-        Some(name) => name == "null",
-    };
-    let unknown = ["not", "if", "$ref", "$dynamicRef"]
-        .iter()
-        .any(|keyword| schema.contains_key(*keyword));
-    of_type
-        && !unknown
-        && schema.get("const").is_none_or(Value::is_null)
-        && schema
-            .get("enum")
-            .and_then(Value::as_array)
-            .is_none_or(|values| values.contains(&Value::Null))
-        && all("allOf", accepts_value)
-        && any("anyOf")
-        && any("oneOf")
+    for (keyword, value) in schema {
+        let accepts = match (keyword.as_str(), value) {
+            ("type", Value::Array(types)) => types.contains(&json!("null")),
+            ("type", name) => name == "null",
+            ("const", value) => value.is_null(),
+            ("enum", Value::Array(values)) => values.contains(&Value::Null),
+            ("allOf", Value::Array(branches)) => branches.iter().all(accepts_value),
+            ("anyOf" | "oneOf", Value::Array(branches)) => branches.iter().any(accepts_value),
+            // What these accept is not looked at.
+            ("not" | "if" | "$ref" | "$dynamicRef", _) => false,
+            _ => true,
+        };
+        if !accepts {
+            return false;
+        }
+    }
+    true
 }
 
 fn accepts_value(schema: &Value) -> bool {

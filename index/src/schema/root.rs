@@ -23,6 +23,7 @@ const CHECKED_LATER: &str = "Further conditions are checked when the tool is cal
 
 /// The keyword at the root of a schema for which another schema is shown to providers.
 pub(crate) fn refused(schema: &Map<String, Value>) -> Option<&'static str> {
+    // All but the last, `type`, which is refused only where it is no `object`.
     let mut keywords = REFUSED[..10].iter().copied();
     keywords.find(|keyword| schema.contains_key(*keyword))
 }
@@ -30,7 +31,7 @@ pub(crate) fn refused(schema: &Map<String, Value>) -> Option<&'static str> {
 /// The schema of arguments with an object at the root that accepts no less than the schema itself.
 pub(crate) fn of_arguments(schema: &Map<String, Value>) -> Map<String, Value> {
     let mut schema = modern(schema);
-    let is_object = schema.get("type").is_some_and(|kind| kind == "object");
+    let is_object = matches!(schema.get("type"), Some(kind) if kind == "object");
     let refused = refused(&schema).is_some();
     if is_object && !refused {
         return schema;
@@ -48,14 +49,13 @@ pub(crate) fn of_arguments(schema: &Map<String, Value>) -> Map<String, Value> {
         object.insert("required".into(), folded.required.into());
     }
     for (keyword, value) in schema {
+        // What was folded is already in the object.
         object.entry(keyword).or_insert(value);
     }
     if !folded.notes.is_empty() {
         let own = object.get("description").and_then(Value::as_str);
-        let texts: Vec<&str> = own
-            .into_iter()
-            .chain(folded.notes.iter().map(String::as_str))
-            .collect();
+        let mut texts: Vec<&str> = own.into_iter().collect();
+        texts.extend(folded.notes.iter().map(String::as_str));
         let description = texts.join("\n");
         object.insert("description".into(), description.into());
     }
@@ -130,8 +130,14 @@ impl<'a> Folding<'a> {
             folded.add(self.fold(branch, depth + 1));
         }
         for keyword in ["anyOf", "oneOf"] {
-            let objects = branches(schema, keyword).filter(|branch| is_of_objects(branch));
-            folded.add_alternatives(objects.map(|branch| self.fold(branch, depth + 1)));
+            let mut alternatives = Vec::new();
+            for branch in branches(schema, keyword) {
+                // The arguments are an object, so no other branch can be meant.
+                if is_of_objects(branch) {
+                    alternatives.push(self.fold(branch, depth + 1));
+                }
+            }
+            folded.add_alternatives(alternatives);
         }
         self.add_conditions(&mut folded, schema, depth);
         folded
@@ -144,12 +150,10 @@ impl<'a> Folding<'a> {
                 folded.merge_properties(consequence.properties, any_of);
             }
         }
-        let conditions = ["if", "not", "enum", "const"];
-        if conditions
-            .iter()
-            .any(|keyword| schema.contains_key(*keyword))
-        {
-            folded.note(CHECKED_LATER.into());
+        for keyword in ["if", "not", "enum", "const"] {
+            if schema.contains_key(keyword) {
+                folded.note(CHECKED_LATER.into());
+            }
         }
     }
 }
@@ -169,22 +173,24 @@ impl Folded {
 
     /// Adds what is also true.
     fn add(&mut self, other: Folded) {
-        self.merge_properties(other.properties, |schemas| json!({ "allOf": schemas }));
-        other
-            .required
-            .into_iter()
-            .for_each(|name| self.require(name));
-        other.notes.into_iter().for_each(|note| self.note(note));
+        self.merge_properties(other.properties, all_of);
+        for name in other.required {
+            self.require(name);
+        }
+        for note in other.notes {
+            self.note(note);
+        }
     }
 
     /// Adds alternatives, of which at least one is true.
-    fn add_alternatives(&mut self, alternatives: impl Iterator<Item = Folded>) {
+    fn add_alternatives(&mut self, alternatives: Vec<Folded>) {
         let mut listed: Vec<String> = Vec::new();
         let mut of_all: Option<Vec<String>> = None;
         let mut alternatives_of_one_name = Map::new();
         for alternative in alternatives {
             listed.push(alternative.summary());
             let required = alternative.required;
+            // Only what every alternative requires is certainly required.
             of_all = Some(match of_all {
                 None => required,
                 Some(mut all) => {
@@ -197,19 +203,14 @@ impl Folded {
                 alternative.properties,
                 any_of,
             );
-            alternative
-                .notes
-                .into_iter()
-                .for_each(|note| self.note(note));
+            for note in alternative.notes {
+                self.note(note);
+            }
         }
-        self.merge_properties(
-            alternatives_of_one_name,
-            |schemas| json!({ "allOf": schemas }),
-        );
-        of_all
-            .into_iter()
-            .flatten()
-            .for_each(|name| self.require(name));
+        self.merge_properties(alternatives_of_one_name, all_of);
+        for name in of_all.into_iter().flatten() {
+            self.require(name);
+        }
         listed.dedup();
         if listed.len() > 1 {
             let left_out = listed.len().saturating_sub(MAX_LISTED);
@@ -265,6 +266,11 @@ fn merge(
     }
 }
 
+/// A schema that accepts what all of these do.
+fn all_of(schemas: Vec<Value>) -> Value {
+    json!({ "allOf": schemas })
+}
+
 fn is_of_objects(schema: &Map<String, Value>) -> bool {
     let kinds = names(schema.get("type"));
     kinds.is_empty() || kinds.contains(&"object")
@@ -272,14 +278,17 @@ fn is_of_objects(schema: &Map<String, Value>) -> bool {
 
 fn local<'a>(root: &'a Map<String, Value>, reference: &str) -> Option<&'a Map<String, Value>> {
     let mut steps = reference.strip_prefix("#/")?.split('/');
-    let first = root.get(&unescaped(steps.next()?))?;
-    let target = steps.try_fold(first, |value, step| match value {
-        Value::Array(items) => items.get(step.parse::<usize>().ok()?),
-        value => value.get(unescaped(step)),
-    });
-    target?.as_object()
+    let mut target = root.get(&unescaped(steps.next()?))?;
+    for step in steps {
+        target = match target {
+            Value::Array(items) => items.get(step.parse::<usize>().ok()?)?,
+            value => value.get(unescaped(step))?,
+        };
+    }
+    target.as_object()
 }
 
+/// A step of a JSON pointer without its escapes. In this order, as `~01` stands for `~1`.
 fn unescaped(step: &str) -> String {
     step.replace("~1", "/").replace("~0", "~")
 }
