@@ -48,14 +48,22 @@ impl Language {
 
     /// The name under which it is stored.
     pub fn name(self) -> &'static str {
-        let named = Self::NAMES.iter().find(|(language, _)| *language == self);
-        named.map_or("english", |(_, name)| name)
+        for (language, name) in Self::NAMES {
+            if language == self {
+                return name;
+            }
+        }
+        "english"
     }
 
     /// The language of this name.
     pub fn named(name: &str) -> Option<Self> {
-        let named = Self::NAMES.iter().find(|(_, other)| *other == name);
-        named.map(|(language, _)| *language)
+        for (language, its_name) in Self::NAMES {
+            if its_name == name {
+                return Some(language);
+            }
+        }
+        None
     }
 
     /// The language of a text.
@@ -91,11 +99,10 @@ impl Language {
 }
 
 fn of_cjk(text: &str) -> Language {
-    let count =
-        |range: std::ops::RangeInclusive<char>| text.chars().filter(|c| range.contains(c)).count();
-    if count('\u{3040}'..='\u{30ff}') > 0 {
+    // A single kana is enough: Japanese is full of Han characters too.
+    if text.contains(|c: char| ('\u{3040}'..='\u{30ff}').contains(&c)) {
         Language::Japanese
-    } else if count('\u{ac00}'..='\u{d7af}') > 0 {
+    } else if text.contains(|c: char| ('\u{ac00}'..='\u{d7af}').contains(&c)) {
         Language::Korean
     } else {
         Language::Chinese

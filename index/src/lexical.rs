@@ -237,7 +237,7 @@ impl LexicalIndex {
     /// [`Error::Derived`].
     pub fn of_entries(entries: impl Iterator<Item = Entry>) -> Result<Self> {
         let (schema, fields) = schema();
-        let index = single_segment(schema, fields, entries).map_err(|e| failed(None, e))?;
+        let index = single_segment(schema, fields, entries).or_derived(None)?;
         Ok(LexicalIndex {
             index,
             fields,
@@ -260,7 +260,7 @@ impl LexicalIndex {
             .schema(schema)
             .settings(IndexSettings::default())
             .create_in_dir(dir)
-            .map_err(|e| derived(dir, e))?;
+            .or_derived(Some(dir))?;
         Ok(LexicalIndex {
             index: with_tokenizers(index),
             fields,
@@ -278,7 +278,7 @@ impl LexicalIndex {
             return Ok(small);
         }
         let opened = LexicalIndex::reopen(dir, stamp)?;
-        manifest::check(dir, stamp, &opened.index).map_err(|reason| derived(dir, reason))?;
+        manifest::check(dir, stamp, &opened.index).or_derived(Some(dir))?;
         Ok(opened)
     }
 
@@ -289,17 +289,16 @@ impl LexicalIndex {
     /// As [`LexicalIndex::open`].
     pub fn read_small(dir: &Path, stamp: &str) -> Result<Option<Self>> {
         let files = manifest::read_files(dir, stamp, SMALL_INDEX_BYTES);
-        let Some(files) = files.map_err(|reason| derived(dir, reason))? else {
+        let Some(files) = files.or_derived(Some(dir))? else {
             return Ok(None);
         };
         let bytes = files.values().map(Vec::len).sum();
         let memory = RamDirectory::create();
         for (name, content) in files {
-            memory
-                .atomic_write(Path::new(&name), &content)
-                .map_err(|e| derived(dir, e))?;
+            let written = memory.atomic_write(Path::new(&name), &content);
+            written.or_derived(Some(dir))?;
         }
-        let index = Index::open(memory).map_err(|e| derived(dir, e))?;
+        let index = Index::open(memory).or_derived(Some(dir))?;
         let checked = LexicalIndex::checked(index, dir, stamp)?;
         Ok(Some(LexicalIndex { bytes, ..checked }))
     }
@@ -310,13 +309,13 @@ impl LexicalIndex {
     /// # Errors
     /// As [`LexicalIndex::open`].
     pub fn reopen(dir: &Path, stamp: &str) -> Result<Self> {
-        let index = Index::open_in_dir(dir).map_err(|e| derived(dir, e))?;
+        let index = Index::open_in_dir(dir).or_derived(Some(dir))?;
         LexicalIndex::checked(index, dir, stamp)
     }
 
     fn checked(index: Index, dir: &Path, stamp: &str) -> Result<Self> {
         let (schema, fields) = schema();
-        let metas = index.load_metas().map_err(|e| derived(dir, e))?;
+        let metas = index.load_metas().or_derived(Some(dir))?;
         // tantivy stores the stamp with the commit, so stamp and content cannot disagree.
         let found = metas.payload.unwrap_or_default();
         if index.schema() != schema || found != stamp {
@@ -341,7 +340,7 @@ impl LexicalIndex {
             // Analysis, the expensive part, is done in parallel before; several threads would write
             // a segment each in every commit.
             .writer_with_num_threads(1, WRITER_MEMORY_BYTES)
-            .map_err(|e| self.error(e))?;
+            .or_derived(self.path.as_deref())?;
         // Segments are merged within a commit and not in the background, so that the files on disk
         // are those of the manifest.
         writer.set_merge_policy(Box::new(NoMergePolicy));
@@ -375,30 +374,27 @@ impl LexicalIndex {
         settings: &LexicalSettings,
         whole: Option<Arc<CatalogStatistics>>,
     ) -> Result<LexicalSearcher> {
+        let folder = self.path.as_deref();
         let reader = self
             .index
             .reader_builder()
             // A snapshot must not change under a search.
             .reload_policy(ReloadPolicy::Manual)
             .try_into()
-            .map_err(|e| self.error(e))?;
+            .or_derived(folder)?;
         let searcher = reader.searcher();
         let indexed = searcher.num_docs();
-        let found = LexicalSearcher::new(&searcher, self.fields, ordinals, settings, whole)
-            .map_err(|e| self.error(e))?;
-        match found {
+        let found = LexicalSearcher::new(&searcher, self.fields, ordinals, settings, whole);
+        match found.or_derived(folder)? {
             // Every document is one of the catalog's tools, so equal numbers mean that none is
             // missing.
             Some(found) if indexed == ordinals.len() as u64 => Ok(found.with_bytes(self.bytes)),
-            _ => Err(self.error(format!(
-                "it holds {indexed} tools that are not the catalog's {}",
-                ordinals.len()
-            ))),
+            _ => {
+                let tools = ordinals.len();
+                let reason = format!("it holds {indexed} tools that are not the catalog's {tools}");
+                Err(failed(folder, reason))
+            }
         }
-    }
-
-    fn error(&self, reason: impl ToString) -> Error {
-        failed(self.path.as_deref(), reason)
     }
 }
 
@@ -415,9 +411,8 @@ impl LexicalWriter {
     /// # Errors
     /// [`Error::Derived`].
     pub fn add(&mut self, entry: &Entry) -> Result<()> {
-        self.writer
-            .add_document(entry.document(self.fields))
-            .map_err(|e| self.error(e))?;
+        let added = self.writer.add_document(entry.document(self.fields));
+        added.or_derived(self.path.as_deref())?;
         Ok(())
     }
 
@@ -432,10 +427,12 @@ impl LexicalWriter {
     /// # Errors
     /// [`Error::Derived`].
     pub fn commit(&mut self, stamp: &str) -> Result<()> {
-        self.commit_segments(stamp).map_err(|e| self.error(e))?;
+        let committed = self.commit_segments(stamp);
+        committed.or_derived(self.path.as_deref())?;
         // The manifest comes last: an index with another one is rebuilt.
         if let Some(folder) = &self.path {
-            manifest::write(folder, stamp, self.writer.index()).map_err(|e| self.error(e))?;
+            let written = manifest::write(folder, stamp, self.writer.index());
+            written.or_derived(Some(folder))?;
         }
         Ok(())
     }
@@ -461,10 +458,6 @@ impl LexicalWriter {
         // Everything is committed already, so a failing merge thread loses nothing.
         let _ = self.writer.wait_merging_threads();
     }
-
-    fn error(&self, reason: impl ToString) -> Error {
-        failed(self.path.as_deref(), reason)
-    }
 }
 
 /// Runs code that reads or writes an index. tantivy does not validate all data in its files and
@@ -477,6 +470,18 @@ pub fn guarded<T>(path: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result,
         Err(_) => Err(derived(path, "reading it panicked, it is damaged")),
+    }
+}
+
+/// Makes errors of an index [`Error::Derived`], at which the caller rebuilds it.
+trait OrDerived<T> {
+    /// `folder` is where the index lies; `None` for one in memory.
+    fn or_derived(self, folder: Option<&Path>) -> Result<T>;
+}
+
+impl<T, E: ToString> OrDerived<T> for std::result::Result<T, E> {
+    fn or_derived(self, folder: Option<&Path>) -> Result<T> {
+        self.map_err(|reason| failed(folder, reason))
     }
 }
 

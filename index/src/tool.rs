@@ -40,21 +40,8 @@ impl ToolId {
     /// # Errors
     /// [`Error::InvalidTool`] for an empty or overlong name, or control characters.
     pub fn new(server: &str, name: &str) -> Result<Self> {
-        let invalid = |reason: String| Err(Error::invalid_tool(format!("{name:?}"), reason));
-        if name.trim().is_empty() {
-            return invalid("its name is empty; every tool needs a `name`".into());
-        }
-        if server.len() + name.len() > MAX_NAME_BYTES {
-            return invalid(format!(
-                "server and name have {} bytes, {MAX_NAME_BYTES} are allowed",
-                server.len() + name.len()
-            ));
-        }
-        // They could forge lines in logs and on terminals.
-        if let Some(control) = server.chars().chain(name.chars()).find(|c| c.is_control()) {
-            return invalid(format!(
-                "server or name contains the control character {control:?}; remove it"
-            ));
+        if let Some(reason) = refusal(server, name) {
+            return Err(Error::invalid_tool(format!("{name:?}"), reason));
         }
         let text = if server.is_empty() {
             name.into()
@@ -175,13 +162,14 @@ struct Texts {
 impl OwnerTexts {
     /// A description to show in place of the tool's own, and other names.
     pub fn new(description: Option<String>, aliases: Vec<String>) -> Self {
-        let has_any = description.is_some() || !aliases.is_empty();
-        OwnerTexts(has_any.then(|| {
-            Arc::new(Texts {
-                description,
-                aliases,
-            })
-        }))
+        // Most tools have neither, and should take no memory for it.
+        if description.is_none() && aliases.is_empty() {
+            return OwnerTexts(None);
+        }
+        OwnerTexts(Some(Arc::new(Texts {
+            description,
+            aliases,
+        })))
     }
 
     /// What is shown in place of the tool's description.
@@ -191,7 +179,10 @@ impl OwnerTexts {
 
     /// Other names of the tool.
     pub fn aliases(&self) -> &[String] {
-        self.0.as_ref().map_or(&[], |texts| &texts.aliases)
+        match &self.0 {
+            Some(texts) => &texts.aliases,
+            None => &[],
+        }
     }
 
     /// True where the owner says nothing.
@@ -338,24 +329,51 @@ impl Tool {
     /// # Errors
     /// [`Error::InvalidTool`] naming the tool and the limit.
     pub fn validate(&self) -> Result<()> {
-        let invalid = |reason: String| Err(Error::invalid_tool(self.id.to_string(), reason));
-        if self.description.len() > MAX_DESCRIPTION_BYTES {
-            return invalid(format!(
-                "its description has {} bytes, {MAX_DESCRIPTION_BYTES} are allowed",
-                self.description.len()
+        match self.refusal() {
+            Some(reason) => Err(Error::invalid_tool(self.id.to_string(), reason)),
+            None => Ok(()),
+        }
+    }
+
+    /// Why the tool is not accepted; `None` for a valid one.
+    fn refusal(&self) -> Option<String> {
+        let bytes = self.description.len();
+        if bytes > MAX_DESCRIPTION_BYTES {
+            return Some(format!(
+                "its description has {bytes} bytes, {MAX_DESCRIPTION_BYTES} are allowed"
             ));
         }
         let schemas = std::iter::once(&self.input_schema).chain(&self.output_schema);
-        if schemas
-            .flat_map(|schema| schema.values())
-            .any(|value| deeper_than(value, MAX_SCHEMA_DEPTH))
-        {
-            return invalid(format!(
-                "its schema is nested deeper than {MAX_SCHEMA_DEPTH} levels"
-            ));
+        for value in schemas.flat_map(Map::values) {
+            if deeper_than(value, MAX_SCHEMA_DEPTH) {
+                return Some(format!(
+                    "its schema is nested deeper than {MAX_SCHEMA_DEPTH} levels"
+                ));
+            }
         }
-        Ok(())
+        None
     }
+}
+
+/// Why there is no id of this server and name; `None` where there is one.
+fn refusal(server: &str, name: &str) -> Option<String> {
+    if name.trim().is_empty() {
+        return Some("its name is empty; every tool needs a `name`".into());
+    }
+    let bytes = server.len() + name.len();
+    if bytes > MAX_NAME_BYTES {
+        return Some(format!(
+            "server and name have {bytes} bytes, {MAX_NAME_BYTES} are allowed"
+        ));
+    }
+    // They could forge lines in logs and on terminals.
+    let control = server
+        .chars()
+        .chain(name.chars())
+        .find(|c| c.is_control())?;
+    Some(format!(
+        "server or name contains the control character {control:?}; remove it"
+    ))
 }
 
 /// The schema of a tool that takes no arguments.

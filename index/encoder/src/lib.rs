@@ -386,6 +386,8 @@ fn failed(reason: impl Into<String>) -> Unreadable {
 pub fn to_unit_length(vector: &mut [f32]) {
     let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
     if length > 0.0 {
-        vector.iter_mut().for_each(|value| *value /= length);
+        for value in vector {
+            *value /= length;
+        }
     }
 }

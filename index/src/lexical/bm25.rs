@@ -615,14 +615,15 @@ impl Segment {
         let mut alive = false;
         self.for_each_block(field, term, |block| {
             // Without deletions the term's presence is enough.
-            alive = !self.has_deletes
-                || block
-                    .docs()
-                    .iter()
-                    .any(|&document| self.ordinals[document as usize] != DEAD);
+            alive =
+                !self.has_deletes || block.docs().iter().any(|document| self.is_alive(*document));
             !alive
         });
         alive
+    }
+
+    fn is_alive(&self, document: u32) -> bool {
+        self.ordinals[document as usize] != DEAD
     }
 
     /// Adds the document frequency of each term, without deleted tools.
@@ -640,8 +641,9 @@ impl Segment {
             if self.has_deletes {
                 count = 0;
                 self.for_each_block(self.fields.body, term, |block| {
-                    let alive = |document: &&u32| self.ordinals[**document as usize] != DEAD;
-                    count += block.docs().iter().filter(alive).count();
+                    for document in block.docs() {
+                        count += usize::from(self.is_alive(*document));
+                    }
                     true
                 });
             }

@@ -115,11 +115,13 @@ impl LateInteraction {
         // An array over the whole table, 110 KB, in place of a hash map: it is read for every token
         // of every candidate.
         let (mut places, mut tokens) = (vec![0; table.len()], Vec::new());
-        for &token in candidates.flat_map(|tool| &tool.all) {
-            let place = &mut places[usize::from(token)];
-            if *place == 0 {
-                tokens.push(u32::from(token));
-                *place = tokens.len() as u32;
+        for tool in candidates {
+            for &token in &tool.all {
+                let place = &mut places[usize::from(token)];
+                if *place == 0 {
+                    tokens.push(u32::from(token));
+                    *place = tokens.len() as u32;
+                }
             }
         }
         let mut compared = Vec::with_capacity(tokens.len());

@@ -90,7 +90,10 @@ impl DenseLeg {
     ) -> (LegScan<'a>, LegResult) {
         let views = if parts.views { ALL_VIEWS } else { 1 };
         let vectors = self.vectors.get();
-        let few = scored.as_ref().and_then(|scored| vectors.few(scored));
+        let few = match &scored {
+            Some(scored) => vectors.few(scored),
+            None => None,
+        };
         let (mut scores, is_rough) = match (few, &self.graph) {
             // What the words and other legs find besides is then scored exactly too.
             (Some(few), _) => (vectors.scores_of_few(queries, views, &few), true),
@@ -156,7 +159,10 @@ impl LegResult {
 
     /// True if the leg scores this tool for the request.
     pub(super) fn scores_tool(&self, tool: usize) -> bool {
-        self.scored.as_ref().is_none_or(|scored| scored[tool])
+        match &self.scored {
+            Some(scored) => scored[tool],
+            None => true,
+        }
     }
 }
 
@@ -183,7 +189,10 @@ impl LegScores {
             // The floor is that of all tools, filtered or not: the only tool that passes a filter
             // is still a match. The best is that of the tools that pass.
             let bounds = fuse::bounds(raw);
-            let best = allowed.map_or(bounds.1, |allowed| best_allowed(raw, allowed));
+            let best = match allowed {
+                Some(allowed) => best_allowed(raw, allowed),
+                None => bounds.1,
+            };
             fuse::min_max(raw, floor(bounds), best, scaled);
             if text == 0 {
                 self.best = best;

@@ -361,7 +361,9 @@ impl Search<'_> {
             if leg.embedder.is_instant()
                 && let Ok(vectors) = leg.embedder.embed_queries(&[request.whole_text()])
             {
-                written.extend(vectors.into_iter().map(|vector| (result, vector)));
+                for vector in vectors {
+                    written.push((result, vector));
+                }
             }
         }
         let vectors = written.iter();
@@ -582,7 +584,9 @@ pub(super) fn strongest_signals(all: &[RequestScores]) -> Signals {
 pub(super) fn contributing_embedders(all: &[RequestScores]) -> Vec<String> {
     let mut ids = Vec::new();
     for scores in all {
-        ids.extend(scores.dense.iter().map(|result| result.id.clone()));
+        for result in &scores.dense {
+            ids.push(result.id.clone());
+        }
     }
     ids.sort_unstable();
     ids.dedup();

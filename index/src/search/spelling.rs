@@ -170,7 +170,10 @@ fn is_abbreviation(words: &[String]) -> bool {
 
 /// See [`MultilingualTable::least_letter_cost`]; 0 without the table.
 fn least_letter_cost(request: &str) -> f32 {
-    MultilingualTable::bundled().map_or(0.0, |table| table.least_letter_cost(request))
+    match MultilingualTable::bundled() {
+        Ok(table) => table.least_letter_cost(request),
+        Err(_) => 0.0,
+    }
 }
 
 #[cfg(test)]

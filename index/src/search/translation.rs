@@ -67,7 +67,7 @@ impl Translator {
         // So that "of" in another language becomes "of", which is then left out, and not the most
         // similar word of the catalog.
         let function_words = text::STOP_WORDS.iter().chain(FUNCTION_WORDS);
-        words.extend(function_words.map(|&word| word.to_owned()));
+        words.extend(function_words.copied().map(str::to_owned));
         words.sort_unstable();
         words.dedup();
         let mut vectors = Vectors::new(table.dimensions());
