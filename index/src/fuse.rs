@@ -70,14 +70,12 @@ by_processor! {
                 squares[lane] += score * score;
             }
         }
-        for (lane, &score) in rest
-            .iter()
-            .enumerate()
-            .filter(|(_, score)| is_known(**score))
-        {
-            counts[lane] += 1;
-            sums[lane] += score;
-            squares[lane] += score * score;
+        for (lane, &score) in rest.iter().enumerate() {
+            if is_known(score) {
+                counts[lane] += 1;
+                sums[lane] += score;
+                squares[lane] += score * score;
+            }
         }
         let count = f64::from(counts.into_iter().sum::<u32>().max(1));
         // The lanes are added as doubles: the variance is a small difference of large numbers.

@@ -456,13 +456,16 @@ fn check_no_list(entry: &str, value: &Value) -> Result<()> {
 
 /// Reads JSON; the error names the place.
 fn read_as<'de, T: DeserializeOwned>(json: impl serde::Deserializer<'de>) -> Result<T> {
-    serde_path_to_error::deserialize(json).map_err(|error| {
-        let entry = match error.path().to_string() {
-            path if path == "." => "the document".to_owned(),
-            path => path,
-        };
-        Error::invalid_owner_words(entry, error.into_inner().to_string())
-    })
+    let error = match serde_path_to_error::deserialize(json) {
+        Ok(read) => return Ok(read),
+        Err(error) => error,
+    };
+    let entry = match error.path().to_string() {
+        path if path == "." => "the document".to_owned(),
+        path => path,
+    };
+    let reason = error.into_inner().to_string();
+    Err(Error::invalid_owner_words(entry, reason))
 }
 
 /// The merge of RFC 7396.

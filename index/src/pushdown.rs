@@ -113,14 +113,17 @@ fn embed_all<T: Sync>(
         return items.map(|item| embed(embedder, &texts(item))).collect();
     }
     // A slow one has threads of its own, and a size of batch that suits it.
-    let texts: Vec<Vec<String>> = items.iter().map(|item| texts(item)).collect();
+    let mut all_texts = Vec::with_capacity(items.len());
+    for item in items {
+        all_texts.push(texts(item));
+    }
     let mut vectors = Vec::new();
-    for batch in texts.concat().chunks(embedder.batch().max(1)) {
+    for batch in all_texts.concat().chunks(embedder.batch().max(1)) {
         vectors.extend(embed(embedder, batch)?);
     }
     let mut vectors = vectors.into_iter();
-    let mut by_item = Vec::with_capacity(texts.len());
-    for of_item in &texts {
+    let mut by_item = Vec::with_capacity(items.len());
+    for of_item in &all_texts {
         by_item.push(vectors.by_ref().take(of_item.len()).collect());
     }
     Ok(by_item)

@@ -470,7 +470,10 @@ impl Searcher {
         let Some(words) = &self.owner_words else {
             return Vec::new();
         };
-        let mut tools: Vec<ToolId> = words.named(name).map(|(tool, _)| tool.clone()).collect();
+        let mut tools = Vec::new();
+        for (tool, _) in words.named(name) {
+            tools.push(tool.clone());
+        }
         tools.sort_unstable();
         tools.dedup();
         tools

@@ -108,10 +108,9 @@ pub fn spaced(identifier: &str) -> String {
 /// A name without case, separators and accents: `Find-Symbol` and `findSymbol` give `findsymbol`.
 pub fn name_key(name: &str) -> String {
     if name.is_ascii() {
-        let letters = name.bytes().filter(u8::is_ascii_alphanumeric);
-        return letters
-            .map(|c| char::from(c.to_ascii_lowercase()))
-            .collect();
+        let mut key = name.to_ascii_lowercase();
+        key.retain(|c| c.is_ascii_alphanumeric());
+        return key;
     }
     folded(name)
         .flat_map(char::to_lowercase)

@@ -150,7 +150,10 @@ impl Encoder {
 
     /// The unit vectors of texts. Those of several texts are computed by all processors.
     pub fn embed(&self, texts: &[&str]) -> Vec<Vec<f32>> {
-        let tokens: Vec<Vec<u32>> = texts.iter().map(|text| self.tokens.of(text)).collect();
+        let mut tokens = Vec::with_capacity(texts.len());
+        for text in texts {
+            tokens.push(self.tokens.of(text));
+        }
         let batches = batches(&tokens);
         // A single text, as of a request, needs no other thread.
         if let [only] = batches.as_slice() {

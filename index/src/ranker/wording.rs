@@ -20,8 +20,11 @@ impl Wording {
     /// Reads a request.
     pub fn of(request: &str) -> Self {
         let (mut words, mut function_words) = (0, 0);
-        let all = request.split(|char: char| !char.is_alphanumeric());
-        for word in all.filter(|word| !word.is_empty()) {
+        for word in request.split(|char: char| !char.is_alphanumeric()) {
+            // Between two separators.
+            if word.is_empty() {
+                continue;
+            }
             words += 1;
             function_words += usize::from(text::is_stop_word(&word.to_lowercase()));
         }

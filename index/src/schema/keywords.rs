@@ -243,9 +243,12 @@ fn type_named(name: &str) -> Option<&'static str> {
     if name.ends_with("[]") {
         return Some("array");
     }
+    // `array<string>` is an array, whatever is in it.
     let name = name.split(['[', '<']).next().unwrap_or_default();
-    if let Some(known) = TYPES.iter().find(|known| **known == name) {
-        return Some(known);
+    for known in TYPES {
+        if known == name {
+            return Some(known);
+        }
     }
     Some(match name {
         "str" | "text" | "char" | "date" | "datetime" | "date-time" | "time" | "uuid" | "uri"

@@ -23,9 +23,9 @@ const CHECKED_LATER: &str = "Further conditions are checked when the tool is cal
 
 /// The keyword at the root of a schema for which another schema is shown to providers.
 pub(crate) fn refused(schema: &Map<String, Value>) -> Option<&'static str> {
-    // All but the last, `type`, which is refused only where it is no `object`.
-    let mut keywords = REFUSED[..10].iter().copied();
-    keywords.find(|keyword| schema.contains_key(*keyword))
+    // A type is refused only where it is no `object`.
+    let mut keywords = REFUSED.into_iter();
+    keywords.find(|keyword| *keyword != "type" && schema.contains_key(*keyword))
 }
 
 /// The schema of arguments with an object at the root that accepts no less than the schema itself.

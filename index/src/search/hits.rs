@@ -21,6 +21,14 @@ pub(super) struct Found {
     pub(super) companion_of: Option<CompanionOf>,
 }
 
+/// The tools that the best are chosen among.
+#[derive(Clone, Copy)]
+enum Among {
+    All,
+    Unflagged,
+    Flagged,
+}
+
 /// The tools of several requests, each once with its best score, best first.
 pub(super) fn merged(found: Vec<(usize, f32)>) -> Vec<(usize, f32)> {
     let mut best: HashMap<usize, f32> = HashMap::new();
@@ -84,7 +92,7 @@ impl Search<'_> {
         let mut best = Vec::new();
         for scores in all_scores {
             if self.is_match(scores) {
-                // As many more as the hits may take away.
+                // With room for the hits, which are left out below.
                 best.extend(self.best(scores, hits.len() + count));
             }
         }
@@ -191,31 +199,26 @@ impl Search<'_> {
 
     /// The best tools of one request by score, best first; flagged ones if no others are left.
     fn best(&self, scores: &RequestScores, count: usize) -> Vec<(usize, f32)> {
-        let best = self.best_of(scores, count, |_| true);
+        let best = self.best_of(scores, count, Among::All);
         // Only then are all tools asked, which reads every definition once.
         if !best.iter().any(|(tool, _)| self.is_flagged(*tool)) {
             return best;
         }
-        let mut best = self.best_of(scores, count, |tool| !self.is_flagged(tool));
+        let mut best = self.best_of(scores, count, Among::Unflagged);
         let left = count - best.len();
         if left > 0 {
-            best.extend(self.best_of(scores, left, |tool| self.is_flagged(tool)));
+            best.extend(self.best_of(scores, left, Among::Flagged));
         }
         best
     }
 
-    /// The best of the tools that may be among them.
-    fn best_of(
-        &self,
-        scores: &RequestScores,
-        count: usize,
-        may_be: impl Fn(usize) -> bool,
-    ) -> Vec<(usize, f32)> {
+    /// The best of some tools by score, best first.
+    fn best_of(&self, scores: &RequestScores, count: usize, among: Among) -> Vec<(usize, f32)> {
         let by_tool = scores.by_tool();
         let mut named = Vec::with_capacity(scores.named.len());
         for &tool in scores.named.keys() {
             let tool = tool as usize;
-            if self.is_shown(scores, tool) && may_be(tool) {
+            if self.is_shown(scores, tool) && self.is_among(tool, among) {
                 named.push((tool, by_tool[tool] + scores.name_bonus(tool)));
             }
         }
@@ -225,7 +228,7 @@ impl Search<'_> {
             found
                 && self.is_shown(scores, tool)
                 && !scores.named.contains_key(&(tool as u32))
-                && may_be(tool)
+                && self.is_among(tool, among)
         };
         let mut best = TopK::new(count);
         if self.query.fold {
@@ -245,6 +248,14 @@ impl Search<'_> {
             best.offer_all(by_tool, matches);
         }
         best.into_ranked()
+    }
+
+    fn is_among(&self, tool: usize, among: Among) -> bool {
+        match among {
+            Among::All => true,
+            Among::Unflagged => !self.is_flagged(tool),
+            Among::Flagged => self.is_flagged(tool),
+        }
     }
 
     /// Keeps the best of each group of near-duplicates.
@@ -360,7 +371,9 @@ impl Search<'_> {
         let mut hidden = HashSet::new();
         for scores in all_scores {
             let mut legs = vec![&scores.lexical];
-            legs.extend(scores.dense.iter().map(|leg| &leg.scores));
+            for leg in &scores.dense {
+                legs.push(&leg.scores);
+            }
             for (tool, is_allowed) in allowed.iter().enumerate() {
                 if !is_allowed && is_better_than_allowed(tool, &legs) {
                     hidden.insert(tool);

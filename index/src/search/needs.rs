@@ -54,13 +54,14 @@ impl Search<'_> {
     ) -> Vec<(usize, f32)> {
         let mut candidates = Vec::with_capacity(ranked.len());
         for (tool, score) in ranked {
-            let clauses = 0..scores.clauses();
+            let mut by_clause = Vec::with_capacity(scores.clauses());
+            for clause in 0..scores.clauses() {
+                by_clause.push(self.clause_score(scores, clause, tool));
+            }
             candidates.push(Candidate {
                 tool,
                 score,
-                by_clause: clauses
-                    .map(|clause| self.clause_score(scores, clause, tool))
-                    .collect(),
+                by_clause,
             });
         }
         let mut served = vec![0.0; scores.clauses()];

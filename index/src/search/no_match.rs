@@ -58,12 +58,11 @@ impl Search<'_> {
         for scores in all_scores {
             best.extend(self.top(scores));
         }
-        let mut nearest = merged(best);
-        nearest.truncate(NEAREST_NAMES);
-        let tools = nearest.into_iter();
-        tools
-            .map(|(tool, _)| self.searcher.rows[tool].id())
-            .collect()
+        let mut nearest = Vec::with_capacity(NEAREST_NAMES);
+        for (tool, _) in merged(best).into_iter().take(NEAREST_NAMES) {
+            nearest.push(self.searcher.rows[tool].id());
+        }
+        nearest
     }
 }
 

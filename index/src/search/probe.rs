@@ -91,13 +91,14 @@ impl Searcher {
         query.validate()?;
         let parameters = self.parameters(query);
         let prepared = self.prepare(query, parameters, &mut None, &mut Timings::default());
-        let requests = prepared.requests.iter();
+        let mut names = Vec::new();
+        for request in &prepared.requests {
+            names.extend(AskedName::of(request.whole_text()));
+        }
         Ok(Probe {
             texts: self.probe_texts(&prepared.requests),
             vectors: self.probe_vectors(&prepared),
-            names: requests
-                .filter_map(|request| AskedName::of(request.whole_text()))
-                .collect(),
+            names,
             by_id: self.tools_by_id(&prepared),
             filter: query.filter.clone(),
         })
@@ -145,8 +146,12 @@ impl Searcher {
         if let Some(words) = &self.owner_words {
             for request in &prepared.requests {
                 let text = request.whole_text();
-                tools.extend(words.named(text).map(|(tool, _)| tool.clone()));
-                tools.extend(words.pins(text).into_iter().map(|pin| pin.tool.clone()));
+                for (tool, _) in words.named(text) {
+                    tools.push(tool.clone());
+                }
+                for pin in words.pins(text) {
+                    tools.push(pin.tool.clone());
+                }
             }
         }
         tools.sort_unstable();

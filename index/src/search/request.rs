@@ -166,7 +166,10 @@ impl RequestTexts {
         for text in &self.texts {
             let corrected = spelling::corrected(text, &self.terms[0], table);
             has_changed |= corrected.is_some();
-            texts.push(corrected.unwrap_or_else(|| text.clone()));
+            texts.push(match corrected {
+                Some(corrected) => corrected,
+                None => text.clone(),
+            });
         }
         // An unchanged request keeps no copy, so that it does not count as rewritten.
         if has_changed {
@@ -229,10 +232,11 @@ impl RequestTexts {
 
 /// The texts, each with the synonyms of its phrases; none of no texts.
 fn expanded(texts: &[String], synonyms: &[Vec<FoundSynonyms>]) -> Vec<String> {
-    let texts = texts.iter().zip(synonyms);
-    texts
-        .map(|(text, found)| FoundSynonyms::appended_to(text, found))
-        .collect()
+    let mut expanded = Vec::with_capacity(texts.len());
+    for (text, found) in texts.iter().zip(synonyms) {
+        expanded.push(FoundSynonyms::appended_to(text, found));
+    }
+    expanded
 }
 
 /// The vectors of a query's texts, for every dense leg in the order of the searcher's legs.

@@ -333,7 +333,10 @@ fn mixed(fused: &[f32], candidates: &Candidates, forest_scores: &[f64], mix: f32
         0.0
     };
     let scale = 1.0 / (1.0 + span);
-    let mut scores: Vec<f32> = fused.iter().map(|score| score * scale).collect();
+    let mut scores = fused.to_vec();
+    for score in &mut scores {
+        *score *= scale;
+    }
     for (&tool, forest_score) in candidates.tools.iter().zip(forest_scores) {
         let score = &mut scores[tool as usize];
         // Rounding could put the best a hair above 1.

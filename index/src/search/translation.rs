@@ -63,6 +63,7 @@ impl Translator {
         words.retain(|word| {
             word.len() >= MIN_LETTERS && word.bytes().all(|byte| byte.is_ascii_lowercase())
         });
+        // Of the catalog's own words only, before the function words are added.
         let stems = words.iter().map(|word| text::stem(word)).collect();
         // So that "of" in another language becomes "of", which is then left out, and not the most
         // similar word of the catalog.
@@ -103,7 +104,9 @@ impl Translator {
                 section,
                 request: self.table.embed(whole),
             };
-            translated.extend(texts.iter().map(|text| choice.translate(text)));
+            for text in texts {
+                translated.push(choice.translate(text));
+            }
             return translated;
         }
         for text in texts {
@@ -239,8 +242,9 @@ impl<'s> Choice<'s> {
         let least = in_catalog[0].1 - MAX_DICTIONARY_LAG;
         let mut stems = HashSet::new();
         in_catalog.retain(|(english, score)| *score >= least && stems.insert(text::stem(english)));
-        let best = in_catalog.iter().take(MAX_TRANSLATIONS);
-        chosen.extend(best.map(|(english, _)| *english));
+        for (english, _) in in_catalog.into_iter().take(MAX_TRANSLATIONS) {
+            chosen.push(english);
+        }
         chosen
     }
 }
