@@ -192,7 +192,7 @@ impl Searcher {
             Some(_) => Match::None,
             None => scoring::match_of_all(&scores),
         };
-        // What fits better is out of reach.
+        // The filter hides tools that fit better.
         let matched = match better_hidden {
             0 => matched,
             _ => matched.min(Match::Possible),
@@ -737,13 +737,8 @@ impl Searcher {
         request: &'a RequestTexts,
         parts: Parts,
     ) -> &'a [String] {
-        let scores_clauses = |other: &DenseLeg| {
-            other.embedder.is_instant()
-                && other.takes_part(parts)
-                && self.scores_any(other, request.language, parts)
-        };
         let languages = leg.embedder.languages();
-        if !leg.embedder.is_instant() && self.legs.iter().any(scores_clauses) {
+        if !leg.embedder.is_instant() && self.is_scored_instantly(request.language, parts) {
             let whole = Parts {
                 clauses: false,
                 ..parts
@@ -751,6 +746,19 @@ impl Searcher {
             return request.embedded(languages, whole);
         }
         request.embedded(languages, parts)
+    }
+
+    /// True if an instant leg scores requests in a language.
+    fn is_scored_instantly(&self, request: Language, parts: Parts) -> bool {
+        for leg in &self.legs {
+            if leg.embedder.is_instant()
+                && leg.takes_part(parts)
+                && self.scores_any(leg, request, parts)
+            {
+                return true;
+            }
+        }
+        false
     }
 
     /// Leaves the work of embedding out where it failed sooner than it usually takes: that says
@@ -777,7 +785,7 @@ impl Searcher {
     ) -> QueryVectors {
         let mut all = QueryVectors::default();
         let limit = match effort {
-            // Too long a budget for a duration is none.
+            // A budget that is too long for a duration is no limit.
             Effort::BudgetMs(budget_ms) => Duration::try_from_secs_f64(budget_ms / 1e3).ok(),
             Effort::All | Effort::Variant(_) => None,
         };

@@ -189,7 +189,7 @@ impl<T> WordCache<T> {
         let result = read(&computed);
         // Numbers, and sentences of languages without spaces, do not come again, and would push out
         // words that do.
-        if word.len() > MAX_WORD_CHARS || word.bytes().any(|byte| byte.is_ascii_digit()) {
+        if word.len() > MAX_WORD_CHARS || word.as_bytes().iter().any(u8::is_ascii_digit) {
             return result;
         }
         if self.by_word.len() >= CACHED_WORDS {

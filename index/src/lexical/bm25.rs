@@ -550,7 +550,7 @@ impl LexicalSearcher {
                 if segment.has_deletes {
                     postings.extend(tools.filter(|(tool, _)| *tool != DEAD));
                 } else {
-                    // Of a known number, so there is no check for room at each one.
+                    // Their number is known, so there is no check for room at each one.
                     postings.extend(tools);
                 }
                 true

@@ -693,10 +693,11 @@ impl<'m, 'a> Measure<'m, 'a> {
         for &(tool, score) in &legs.fused.best {
             servers.push(((request.server)(tool as usize), score));
         }
-        let by_server = ByServer::new(candidates.iter().map(|&tool| {
+        let mut scores_by_server = Vec::with_capacity(candidates.len());
+        for &tool in candidates {
             let tool = tool as usize;
-            ((request.server)(tool), request.fused[tool])
-        }));
+            scores_by_server.push(((request.server)(tool), request.fused[tool]));
+        }
         let request_profile = RequestProfile::new(request.text);
         // The resolved terms too, for the corrections among them.
         let resolved = request.terms.iter().map(|(term, _)| term.as_str());
@@ -716,7 +717,7 @@ impl<'m, 'a> Measure<'m, 'a> {
             clauses,
             found: Vec::new(),
             servers,
-            by_server,
+            by_server: ByServer::new(scores_by_server.into_iter()),
             best: legs.fused.best_score(),
             nearness: nearness(request, candidates),
         };

@@ -349,7 +349,7 @@ fn kinds_given(request: &str) -> u8 {
         place |= is_place(previous, token);
         previous = token;
     }
-    let number = request.contains(|c: char| c.is_ascii_digit());
+    let number = request.as_bytes().iter().any(u8::is_ascii_digit);
     bits([email, url, path, number, date, place])
 }
 

@@ -287,8 +287,8 @@ impl Tree {
             }
         }
         let thresholds = self.splits.iter().map(|split| &split.threshold);
-        let mut numbers = self.leaves.iter().chain(thresholds);
-        match numbers.all(|number| number.is_finite()) {
+        let mut numbers = self.leaves.iter().chain(thresholds).copied();
+        match numbers.all(f64::is_finite) {
             true => Ok(()),
             false => Err("a number is not finite".to_owned()),
         }

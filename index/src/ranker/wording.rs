@@ -28,7 +28,7 @@ impl Wording {
             words += 1;
             function_words += usize::from(text::is_stop_word(&word.to_lowercase()));
         }
-        let has_digit = request.contains(|char: char| char.is_ascii_digit());
+        let has_digit = request.as_bytes().iter().any(u8::is_ascii_digit);
         Wording {
             function_words: function_words as f32 / words.max(1) as f32,
             digits: f32::from(u8::from(has_digit)),

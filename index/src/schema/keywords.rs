@@ -220,7 +220,7 @@ fn insert_type(into: &mut Map<String, Value>, value: &Value) {
             if name.eq_ignore_ascii_case("file") {
                 into.entry("format").or_insert("binary".into());
             }
-            // One unknown type is enough: without it the list would refuse what was meant.
+            // An unknown type may mean any value, so none is named then.
             let Some(known) = type_named(name) else {
                 return;
             };

@@ -29,10 +29,12 @@ impl Boosted {
         let mut largest: f32 = 1.0;
         let mut factors = Vec::with_capacity(searcher.rows.len());
         for tool in 0..searcher.rows.len() {
-            let boosts = searcher.boosts_of(boosts, tool).into_iter();
-            let product: f32 = boosts.map(|(_, factor)| factor).product();
+            let mut product = 1.0;
+            for (_, factor) in searcher.boosts_of(boosts, tool) {
+                product *= factor;
+            }
             // Several boosts together may do no more than a single one.
-            let factor = product.clamp(least, most);
+            let factor: f32 = product.clamp(least, most);
             largest = largest.max(factor);
             factors.push(factor);
         }
@@ -135,7 +137,7 @@ impl Search<'_> {
                     companion_of: None,
                 },
             };
-            // Its near-duplicates are shown by it.
+            // Its near-duplicates are listed with it, and are no hits of their own.
             let duplicates = self.duplicates(pinned.tool);
             found.retain(|found| !duplicates.contains(&(found.tool as u32)));
             placed.push((pinned.place, own));

@@ -200,7 +200,7 @@ impl Search<'_> {
     /// The best tools of one request by score, best first; flagged ones if no others are left.
     fn best(&self, scores: &RequestScores, count: usize) -> Vec<(usize, f32)> {
         let best = self.best_of(scores, count, Among::All);
-        // Only then are all tools asked, which reads every definition once.
+        // All tools are asked only if one of the best is flagged: it reads every definition once.
         if !best.iter().any(|(tool, _)| self.is_flagged(*tool)) {
             return best;
         }

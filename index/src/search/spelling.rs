@@ -34,8 +34,8 @@ pub(super) fn corrected(request: &str, terms: &QueryTerms, table: &StaticTable) 
     let mut corrected = String::with_capacity(request.len() + 8);
     let mut has_changed = false;
     let mut misspelt = 0;
-    for part in request.split_inclusive(|c: char| !c.is_alphanumeric()) {
-        let end = part.trim_end_matches(|c: char| !c.is_alphanumeric()).len();
+    for part in request.split_inclusive(is_separator) {
+        let end = part.trim_end_matches(is_separator).len();
         let (word, separator) = part.split_at(end);
         let mut correction = None;
         if may_be_misspelt(word, terms, table) {
@@ -53,10 +53,14 @@ pub(super) fn corrected(request: &str, terms: &QueryTerms, table: &StaticTable) 
     has_changed.then_some(corrected)
 }
 
+fn is_separator(c: char) -> bool {
+    !c.is_alphanumeric()
+}
+
 /// True for a word in lowercase that is no English word. Words with capitals are often names.
 fn may_be_misspelt(word: &str, terms: &QueryTerms, table: &StaticTable) -> bool {
     (MIN_LETTERS..=MAX_LETTERS).contains(&word.len())
-        && word.bytes().all(|byte| byte.is_ascii_lowercase())
+        && word.as_bytes().iter().all(u8::is_ascii_lowercase)
         && !table.has_word(word)
         && !terms.is_replaced(word)
 }

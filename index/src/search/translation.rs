@@ -61,7 +61,7 @@ impl Translator {
     pub(crate) fn new(mut words: Vec<String>) -> Option<Self> {
         let table = MultilingualTable::bundled().ok()?;
         words.retain(|word| {
-            word.len() >= MIN_LETTERS && word.bytes().all(|byte| byte.is_ascii_lowercase())
+            word.len() >= MIN_LETTERS && word.as_bytes().iter().all(u8::is_ascii_lowercase)
         });
         // Of the catalog's own words only, before the function words are added.
         let stems = words.iter().map(|word| text::stem(word)).collect();

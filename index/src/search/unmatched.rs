@@ -127,7 +127,7 @@ fn asked_words(request: &RequestTexts) -> Vec<AskedWord> {
     let mut words = Vec::new();
     for (place, shown) in written.into_iter().enumerate().take(MAX_WORDS) {
         let is_value =
-            TIMES.contains(&shown.as_str()) || shown.bytes().any(|byte| byte.is_ascii_digit());
+            TIMES.contains(&shown.as_str()) || shown.as_bytes().iter().any(u8::is_ascii_digit);
         if is_value || text::is_stop_word(&shown) || shown.contains(text::is_cjk) {
             continue;
         }

@@ -135,8 +135,9 @@ fn entries(rows: &[Arc<Row>], weights: &Weights) -> Vec<Entry> {
 
 /// Positions by store key. The lexical index names tools by their store key.
 pub(crate) fn ordinals(rows: &[Arc<Row>]) -> HashMap<u64, u32> {
-    rows.iter()
-        .enumerate()
-        .map(|(position, row)| (row.stored.key, position as u32))
-        .collect()
+    let mut ordinals = HashMap::with_capacity(rows.len());
+    for (position, row) in rows.iter().enumerate() {
+        ordinals.insert(row.stored.key, position as u32);
+    }
+    ordinals
 }

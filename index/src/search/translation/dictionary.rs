@@ -85,7 +85,7 @@ impl Dictionary {
     /// The dictionary the crate carries. `None` if the program was built with a damaged one.
     pub(super) fn bundled() -> Option<&'static Self> {
         static DICTIONARY: OnceLock<Option<Dictionary>> = OnceLock::new();
-        // A test compares the checksum.
+        // Without comparing the checksum, which a test does.
         DICTIONARY.get_or_init(|| Self::read(BUNDLED)).as_ref()
     }
 

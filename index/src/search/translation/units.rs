@@ -200,6 +200,7 @@ fn units_of<'t>(word: &'t str, best: &[Option<Arrival>]) -> Option<Vec<Unit<'t>>
         let (_, start, entry) = best[end]?;
         if let Some(entry) = entry {
             let unknown = unknown_end.take();
+            // Parts without an entry that follow each other are one unit.
             units.extend(unknown.map(|last| Unit::Unknown(&word[end..last])));
             units.push(Unit::Known(&word[start..end], entry));
         } else {
