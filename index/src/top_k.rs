@@ -165,7 +165,8 @@ impl TopK {
     }
 }
 
-fn by_rank(a: &(usize, f32), b: &(usize, f32)) -> std::cmp::Ordering {
+/// The order of tools with their scores: as in [`ranked`].
+pub(crate) fn by_rank(a: &(usize, f32), b: &(usize, f32)) -> std::cmp::Ordering {
     ranked((a.1, a.0), (b.1, b.0))
 }
 

@@ -11,9 +11,7 @@ use tantivy::postings::BlockSegmentPostings;
 use tantivy::schema::{Field as TantivyField, IndexRecordOption, Term as TantivyTerm};
 use tantivy::{InvertedIndexReader, SegmentReader};
 
-use super::{
-    CatalogStatistics, Fields, Frequencies, LexicalSettings, NearWord, STEPS_PER_WEIGHT, fuzzy,
-};
+use super::{CatalogStatistics, Fields, Frequencies, LexicalSettings, STEPS_PER_WEIGHT, fuzzy};
 use crate::everyday::Phrase;
 use crate::hit::FuzzyEdit;
 use crate::owner_words::FoundSynonyms;
@@ -506,18 +504,13 @@ impl LexicalSearcher {
         let occurs = |term: &str| self.occurs(term);
         if let Some(whole) = &self.whole {
             let mut words = Vec::new();
-            for NearWord {
-                word,
-                is_in_name,
-                is_elsewhere,
-            } in &whole.near_words
-            {
+            for near in &whole.near_words {
                 let is_in_field = match field == self.fields.name_words {
-                    true => *is_in_name,
-                    false => *is_elsewhere,
+                    true => near.is_in_name,
+                    false => near.is_elsewhere,
                 };
                 if is_in_field {
-                    words.push(word.as_str());
+                    words.push(near.word.as_str());
                 }
             }
             return automaton.nearest_of(&words, occurs);

@@ -276,7 +276,7 @@ impl FoundSynonyms {
 }
 
 fn stems(words: &[String]) -> Vec<String> {
-    words.iter().map(|word| text::stem(word)).collect()
+    words.iter().map(String::as_str).map(text::stem).collect()
 }
 
 #[cfg(test)]

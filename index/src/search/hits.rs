@@ -8,7 +8,7 @@ use crate::embed::Languages;
 use crate::hit::{CompanionOf, Definition as _, Hit, HitTool, NearTool, NoMatch, Signals, ranked};
 use crate::language::Language;
 use crate::tool::ToolId;
-use crate::top_k::TopK;
+use crate::top_k::{TopK, by_rank};
 
 /// A tool found by one or more requests.
 pub(super) struct Found {
@@ -37,7 +37,7 @@ pub(super) fn merged(found: Vec<(usize, f32)>) -> Vec<(usize, f32)> {
         *known = known.max(score);
     }
     let mut merged: Vec<(usize, f32)> = best.into_iter().collect();
-    merged.sort_unstable_by(|a, b| ranked((a.1, a.0), (b.1, b.0)));
+    merged.sort_unstable_by(by_rank);
     merged
 }
 

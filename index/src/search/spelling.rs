@@ -84,11 +84,11 @@ fn correct_word(word: &str, terms: &QueryTerms, table: &StaticTable) -> Option<S
 /// True for a request of punctuation and function words alone.
 pub(super) fn has_no_content(request: &str) -> bool {
     let words = text::words(request);
-    if words.iter().all(|word| text::is_stop_word(word)) {
+    if words.iter().map(String::as_str).all(text::is_stop_word) {
         return true;
     }
     // One short word may be an abbreviation, such as "es".
-    !is_abbreviation(&words) && words.iter().all(|word| says_nothing(word))
+    !is_abbreviation(&words) && words.iter().map(String::as_str).all(says_nothing)
 }
 
 /// True for a function word of any language.

@@ -18,6 +18,7 @@ use crate::dense::{TextHash, Vectors};
 use crate::embed::{Embedder, MultilingualTable};
 use crate::language::Language;
 use crate::text;
+use crate::top_k::by_rank;
 
 /// The least similarity of a word and its translation.
 const MIN_COSINE: f32 = 0.35;
@@ -64,7 +65,7 @@ impl Translator {
             word.len() >= MIN_LETTERS && word.as_bytes().iter().all(u8::is_ascii_lowercase)
         });
         // Of the catalog's own words only, before the function words are added.
-        let stems = words.iter().map(|word| text::stem(word)).collect();
+        let stems = words.iter().map(String::as_str).map(text::stem).collect();
         // So that "of" in another language becomes "of", which is then left out, and not the most
         // similar word of the catalog.
         let function_words = text::STOP_WORDS.iter().chain(FUNCTION_WORDS);
@@ -147,7 +148,7 @@ impl Translator {
                 near.push((word, cosine));
             }
         }
-        near.sort_unstable_by(|a, b| crate::hit::ranked((a.1, a.0), (b.1, b.0)));
+        near.sort_unstable_by(by_rank);
         let mut stems = HashSet::new();
         let mut words = Vec::new();
         for (word, _) in near {
