@@ -219,7 +219,7 @@ impl OwnerWords {
     ) -> Vec<String> {
         let mut missing = Vec::new();
         for (kind, name, tool) in self.entries_of_tools() {
-            // What is no id was refused when the document was read.
+            // An invalid id was refused when the document was read.
             if let Ok(id) = ToolId::parse(tool)
                 && !has(&id)
             {

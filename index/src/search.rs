@@ -390,7 +390,7 @@ impl Searcher {
                 && request.language == Language::English
                 && let Ok(table) = StaticTable::bundled()
             {
-                // Asked once the terms are found, since a word that tools have is no sign of it.
+                // After the terms are found: a word that tools have is no sign of another language.
                 if self.translates(Language::OtherLatin, parts) && request.is_foreign(&table) {
                     request.language = Language::OtherLatin;
                     self.translated(request, parts);

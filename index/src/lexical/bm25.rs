@@ -299,7 +299,7 @@ impl LexicalSearcher {
             if words.is_empty() {
                 continue;
             }
-            // A word that tools also use themselves.
+            // A single word that tools also use mostly means what it says.
             let is_ambiguous = phrase.stems.len() == 1 && query.has_known(&phrase.stems[0]);
             all.push(Added {
                 said: phrase.said.clone(),

@@ -522,7 +522,7 @@ fn scale(rows: &mut [f32], from: Feature, to: Feature) {
         high = high.max(row[from]);
     }
     for row in rows.chunks_exact_mut(width) {
-        // Equal values prefer no candidate.
+        // If all values are equal, no candidate is preferred.
         row[to] = if high > low {
             (row[from] - low) / (high - low)
         } else {
@@ -601,7 +601,7 @@ impl Legs {
     fn rank(request: &RankerInput<'_>) -> Self {
         let allowed = request.allowed;
         Legs {
-            // 0 is no word in common.
+            // A score of 0 means no word in common.
             lexical: Ranking::new(request.lexical.raw, 0.0, allowed),
             table: Ranking::of_dense(&request.table, allowed),
             model: Ranking::of_dense(&request.model, allowed),

@@ -247,7 +247,7 @@ struct Words(ByTerm<Word>);
 impl Words {
     fn with_room_for(texts: &ToolTexts) -> Self {
         let terms: usize = texts.parts().iter().map(|part| part.terms.len()).sum();
-        // At most, as repeats count once.
+        // Repeats count once, so there are no more words than this.
         let words = terms.min(MAX_WORDS);
         Words(ByTerm::with_capacity_and_hasher(words, Default::default()))
     }
@@ -423,7 +423,7 @@ impl Hashes {
         let mut common = 0;
         for hash in others {
             let may_have = self.remainders[(hash / 64 % 16) as usize] >> (hash % 64) & 1 == 1;
-            // Only of the few that are left is each looked for.
+            // Only the few that may be there are looked for.
             common += usize::from(may_have && self.hashes.binary_search(hash).is_ok());
         }
         common

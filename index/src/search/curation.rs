@@ -63,7 +63,7 @@ impl Searcher {
         if let Some(factor) = boosts.servers.get(id.server()) {
             all.push((format!("server {}", id.server()), *factor));
         }
-        // Only boosts of tags take reading the tool's definition.
+        // Only boosts of tags need the tool's definition.
         if boosts.tags.is_empty() {
             return all;
         }

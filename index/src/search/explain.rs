@@ -60,7 +60,7 @@ pub(super) fn explain(
 fn everyday_words(request: &RequestTexts) -> Vec<EverydayWords> {
     let mut everyday = Vec::new();
     for added in &request.terms[0].added {
-        // The owner's synonyms are told with what else the owner's words did.
+        // The owner's synonyms are listed with the other effects of the owner's words.
         if added.origin == Origin::Everyday {
             everyday.push(EverydayWords {
                 said: added.said.clone(),

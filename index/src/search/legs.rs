@@ -95,7 +95,7 @@ impl DenseLeg {
             None => None,
         };
         let (mut scores, is_rough) = match (few, &self.graph) {
-            // What the words and other legs find besides is then scored exactly too.
+            // Rough, so that what words and other legs find besides is scored exactly too.
             (Some(few), _) => (vectors.scores_of_few(queries, views, &few), true),
             (None, Some(graph)) if parts.views && allowed.is_none() => {
                 (vectors.scores_by(graph, queries), true)

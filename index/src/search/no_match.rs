@@ -81,7 +81,7 @@ impl Searcher {
                 continue;
             }
             servers.insert(id.server());
-            // Reading a tool's tags may take parsing it.
+            // Reading a tool's tags may mean parsing it.
             if !filter.tags.is_empty() {
                 tags.extend(row.labels().tags.iter().map(String::as_str));
             }

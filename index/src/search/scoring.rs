@@ -467,8 +467,8 @@ impl Search<'_> {
 
     /// As [`Search::fuse_part`], by reciprocal rank.
     fn fuse_ranks(&self, request: Language, lexical: &[f32], dense: &[Part<'_>]) -> Vec<f32> {
-        // The legs have one list together: of a leg that scores only a few tools, all would be among
-        // the first.
+        // One list for all legs together: in the list of a leg that scores only a few tools, all of
+        // them would be among the first.
         let mut most_legs = 0;
         let mut by_meaning = vec![0.0; lexical.len()];
         for (tool, score) in by_meaning.iter_mut().enumerate() {

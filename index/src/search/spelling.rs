@@ -47,7 +47,7 @@ pub(super) fn corrected(request: &str, terms: &QueryTerms, table: &StaticTable) 
         }
         has_changed |= correction.is_some();
         corrected.push_str(correction.as_deref().unwrap_or(word));
-        // As they were written, so that a correction changes nothing but words.
+        // Separators stay, so that a correction changes nothing but words.
         corrected.push_str(separator);
     }
     has_changed.then_some(corrected)

@@ -151,7 +151,7 @@ impl Dictionary {
                 continue;
             };
             let familiarity = section.familiarity(words);
-            // The last of several on a tie.
+            // On a tie the last one counts.
             if familiarity >= most {
                 (best, most) = (Some(section), familiarity);
             }
