@@ -1,7 +1,7 @@
 //! Companions: which tool finds the value that another tool needs.
 //!
 //! `update_person` needs `person_id`, so `search_people` is its companion. What a tool needs and what
-//! it gives is read of its name, its description and its schemas ([`profile`]). Companions are tools
+//! it gives is read of its name, its description and its schemas ([`interface`]). Companions are tools
 //! of the same server, since an identifier means nothing to another one.
 //!
 //! The weights were chosen on half of the catalogs of requests in people's words, by which tools
@@ -9,7 +9,7 @@
 
 mod needs;
 mod pair;
-mod profile;
+mod interface;
 mod values;
 mod words;
 
@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 use needs::{Need, Sign, Thing};
 use pair::Pair;
 
-pub use profile::Profile;
+pub use interface::Interface;
 pub use values::given;
 
 use crate::hit::ranked;
@@ -49,7 +49,7 @@ pub trait Definitions {
     /// The id of a tool.
     fn id(&self, tool: u32) -> &ToolId;
     /// What a tool needs and gives.
-    fn profile(&self, tool: u32) -> &Profile;
+    fn interface(&self, tool: u32) -> &Interface;
 }
 
 /// A tool that finds what another tool needs.
@@ -167,7 +167,7 @@ impl Index {
             let name = definitions.id(tool).name();
             index.add_name(tool, name);
             let nouns = match tools.len() <= MAX_READ {
-                true => index.add_profile(tool, definitions.profile(tool)),
+                true => index.add_interface(tool, definitions.interface(tool)),
                 false => HashSet::from_iter(words::nouns(&words::words(name))),
             };
             for noun in nouns {
@@ -192,22 +192,22 @@ impl Index {
     }
 
     /// Adds what a tool of a small server gives. Returns the nouns that it may be found by.
-    fn add_profile(&mut self, tool: u32, profile: &Profile) -> HashSet<String> {
-        if let Some(path) = &profile.reads_path {
+    fn add_interface(&mut self, tool: u32, interface: &Interface) -> HashSet<String> {
+        if let Some(path) = &interface.reads_path {
             self.by_path.insert(path.as_str().into(), tool);
         }
-        for field in &profile.fields {
+        for field in &interface.fields {
             let tools = self.by_field.entry(field.as_str().into());
             tools.or_default().push(tool);
         }
-        all_nouns(profile)
+        all_nouns(interface)
     }
 
     /// Looks for the companions of a tool.
     fn find(&self, tool: u32, definitions: &impl Definitions) -> Box<[Companion]> {
-        let profile = definitions.profile(tool);
+        let interface = definitions.interface(tool);
         let mut found: Vec<(f32, Companion)> = Vec::new();
-        for need in &profile.needs {
+        for need in &interface.needs {
             let Some((score, companion)) = self.best(tool, need, definitions) else {
                 continue;
             };
@@ -243,9 +243,9 @@ impl Index {
     ) -> Option<(f32, Companion)> {
         let named = self.named(need);
         let pair = |giver: u32| Pair {
-            needing: definitions.profile(tool),
+            needing: definitions.interface(tool),
             need,
-            giving: definitions.profile(giver),
+            giving: definitions.interface(giver),
             is_named: named.contains(&giver),
             server_words: &self.words,
         };
@@ -325,11 +325,11 @@ impl Index {
 }
 
 /// Every noun that a tool may be found by.
-fn all_nouns(profile: &Profile) -> HashSet<String> {
-    let nouns = profile.nouns.iter().chain(&profile.described);
+fn all_nouns(interface: &Interface) -> HashSet<String> {
+    let nouns = interface.nouns.iter().chain(&interface.described);
     let mut nouns: HashSet<String> = nouns.cloned().collect();
     // The noun that is looked for may have both in one word.
-    if let Some(last) = profile.nouns.last_chunk::<2>() {
+    if let Some(last) = interface.nouns.last_chunk::<2>() {
         nouns.insert(last.concat());
     }
     nouns
@@ -358,7 +358,7 @@ fn shares(tools: &[u32], definitions: &impl Definitions) -> HashMap<Box<str>, f3
     let mut numbers: HashMap<Box<str>, f32> = HashMap::new();
     for &tool in tools.iter().step_by(step) {
         sampled += 1.0;
-        for need in &definitions.profile(tool).needs {
+        for need in &definitions.interface(tool).needs {
             *numbers.entry(need.parameter.as_str().into()).or_default() += 1.0;
         }
     }

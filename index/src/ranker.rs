@@ -14,7 +14,7 @@ pub mod features;
 pub mod late_interaction;
 pub mod refit;
 mod seen;
-pub mod tool_profile;
+pub mod word_places;
 pub mod tool_texts;
 pub mod trees;
 pub mod verbs;
@@ -33,8 +33,8 @@ use crate::language::Language;
 use crate::tool::Tool;
 pub use features::{Candidates, DenseView, Feature, LegView, RankerInput, Signal};
 pub use seen::SeenQueries;
-pub use tool_profile::ToolProfile;
 pub use trees::Forest;
+pub use word_places::ToolWords;
 
 /// The name of a ranker file within a catalog's folder.
 pub const FILE_NAME: &str = "ranker.json";

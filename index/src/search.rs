@@ -255,7 +255,7 @@ impl Searcher {
     pub fn prepare_ranking(&self) {
         if self.may_rank() {
             for row in self.rows.iter().take(MAX_PREPARED) {
-                row.profile();
+                row.words();
             }
         }
         if self.parameters(&Query::new("")).companions && self.rows.len() <= MAX_PREPARED {

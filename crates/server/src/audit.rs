@@ -284,8 +284,7 @@ pub async fn checked(
     params(CheckParams),
     responses(
         (status = 200, body = AuditCheckBody, description = "The verification has ended, in success or not"),
-        (status = 202, body = AuditCheckBody, description = "It is still running"),
-        (status = 409, body = ErrorBody, description = "A verification runs that does not look for this head")
+        (status = 202, body = AuditCheckBody, description = "It is still running")
     )
 )]
 pub async fn check(

@@ -2,18 +2,18 @@
 
 use std::collections::HashSet;
 
+use super::interface::{Interface, Kind};
 use super::needs::{Need, Sign, Thing};
-use super::profile::{Kind, Profile};
 use super::words::words;
 
 /// A tool that needs something, and one that may give it.
 pub struct Pair<'a> {
     /// The tool that needs something.
-    pub needing: &'a Profile,
+    pub needing: &'a Interface,
     /// What it needs.
     pub need: &'a Need,
     /// The tool that may give it.
-    pub giving: &'a Profile,
+    pub giving: &'a Interface,
     /// True where the description of the parameter names the tool that may give it.
     pub is_named: bool,
     /// The words of the server's name, which say nothing within the server.

@@ -3,8 +3,8 @@
 
 use super::by_server::ByServer;
 use super::late_interaction::LateInteraction;
-use super::tool_profile::{RequestProfile, ToolProfile, Word};
 use super::verbs::{RequestVerbs, Verbs};
+use super::word_places::{RequestWords, ToolWords, Word};
 use super::wording::Wording;
 use crate::embed::StaticTable;
 use crate::fuse;
@@ -332,8 +332,8 @@ pub struct RankerInput<'a> {
     pub fused: &'a [f32],
     /// True for tools that pass the filter.
     pub allowed: &'a dyn Fn(usize) -> bool,
-    /// The profile of a tool.
-    pub profile: &'a dyn Fn(usize) -> &'a ToolProfile,
+    /// Where the words of a tool occur.
+    pub tool_words: &'a dyn Fn(usize) -> &'a ToolWords,
     /// A number that identifies a tool's server; `None` for a tool without one.
     pub server: &'a dyn Fn(usize) -> Option<u32>,
 }
@@ -659,7 +659,7 @@ impl Row<'_> {
 struct Measure<'m, 'a> {
     request: &'m RankerInput<'a>,
     legs: &'m Legs,
-    request_profile: RequestProfile,
+    request_words: RequestWords,
     verbs: RequestVerbs,
     /// The words that are no verbs, each beside those that were added for it.
     objects: Vec<Choice>,
@@ -698,7 +698,7 @@ impl<'m, 'a> Measure<'m, 'a> {
             let tool = tool as usize;
             scores_by_server.push(((request.server)(tool), request.fused[tool]));
         }
-        let request_profile = RequestProfile::new(request.text);
+        let request_words = RequestWords::new(request.text);
         // The resolved terms too, for the corrections among them.
         let resolved = request.terms.iter().map(|(term, _)| term.as_str());
         let others = resolved.chain(request.added.iter().flatten().copied());
@@ -709,7 +709,7 @@ impl<'m, 'a> Measure<'m, 'a> {
         let mut measure = Measure {
             request,
             legs,
-            request_profile,
+            request_words,
             verbs,
             objects,
             everyday,
@@ -803,8 +803,8 @@ impl<'m, 'a> Measure<'m, 'a> {
     }
 
     fn fill_words(&self, tool: usize, words: &Found, row: &mut Row<'_>) {
-        let profile = (self.request.profile)(tool);
-        let rare = self.rare_recall(profile, &words.rare);
+        let tool_words = (self.request.tool_words)(tool);
+        let rare = self.rare_recall(tool_words, &words.rare);
         row.set(Feature::NameCoverage, words.name);
         row.set(Feature::ServerCoverage, words.server);
         row.set(Feature::DescriptionCoverage, words.description);
@@ -812,31 +812,31 @@ impl<'m, 'a> Measure<'m, 'a> {
         row.set(Feature::Coverage, words.anywhere);
         row.set(
             Feature::NameRecall,
-            f32::from(words.in_name) / f32::from(profile.name_words.max(1)),
+            f32::from(words.in_name) / f32::from(tool_words.name_words.max(1)),
         );
         row.set(Feature::NameRareRecall, rare.name);
         row.set(Feature::ServerRecall, rare.server);
         row.set(Feature::DescriptionRecall, rare.description);
         row.set(
             Feature::ClauseCoverage,
-            self.clause_coverage(profile).unwrap_or(words.anywhere),
+            self.clause_coverage(tool_words).unwrap_or(words.anywhere),
         );
         row.set(Feature::DescriptionRepeats, words.repeats);
-        row.set(Feature::Pairs, self.request_profile.shared_pairs(profile));
+        row.set(Feature::Pairs, self.request_words.shared_pairs(tool_words));
         row.set(
             Feature::Triples,
-            self.request_profile.shared_triples(profile),
+            self.request_words.shared_triples(tool_words),
         );
-        row.set(Feature::Action, self.request_profile.same_action(profile));
-        self.fill_everyday(profile, row);
-        row.set(Feature::Kinds, self.request_profile.taken_kinds(profile));
+        row.set(Feature::Action, self.request_words.same_action(tool_words));
+        self.fill_everyday(tool_words, row);
+        row.set(Feature::Kinds, self.request_words.taken_kinds(tool_words));
         row.set(
             Feature::DescriptionWords,
             // 5 words or 50 make a difference, 505 or 550 do not.
-            f32::from(profile.description_words).ln_1p(),
+            f32::from(tool_words.description_words).ln_1p(),
         );
-        row.set(Feature::Parameters, f32::from(profile.parameters));
-        row.set(Feature::NameWords, f32::from(profile.name_words));
+        row.set(Feature::Parameters, f32::from(tool_words.parameters));
+        row.set(Feature::NameWords, f32::from(tool_words.name_words));
         self.fill_server(tool, row);
     }
 
@@ -852,27 +852,27 @@ impl<'m, 'a> Measure<'m, 'a> {
         row.set(Feature::GapInServer, standing.gap_in_server);
     }
 
-    fn fill_everyday(&self, profile: &ToolProfile, row: &mut Row<'_>) {
-        row.set(Feature::Verb, self.verbs.agreement(profile.verbs));
+    fn fill_everyday(&self, tool_words: &ToolWords, row: &mut Row<'_>) {
+        row.set(Feature::Verb, self.verbs.agreement(tool_words.verbs));
         row.set(
             Feature::FirstVerb,
-            self.verbs.first_agreement(profile.verbs),
+            self.verbs.first_agreement(tool_words.verbs),
         );
-        row.set(Feature::Harmless, self.verbs.harmlessness(profile.verbs));
-        let object = Choice::share(&self.objects, profile, Word::is_in_name);
+        row.set(Feature::Harmless, self.verbs.harmlessness(tool_words.verbs));
+        let object = Choice::share(&self.objects, tool_words, Word::is_in_name);
         row.set(Feature::Object, object);
-        row.set(Feature::ObjectRecall, self.object_recall(profile));
-        let in_name = Choice::share(&self.everyday, profile, Word::is_in_name);
+        row.set(Feature::ObjectRecall, self.object_recall(tool_words));
+        let in_name = Choice::share(&self.everyday, tool_words, Word::is_in_name);
         row.set(Feature::EverydayName, in_name);
-        let said = Choice::share(&self.everyday, profile, Word::is_said);
+        let said = Choice::share(&self.everyday, tool_words, Word::is_said);
         row.set(Feature::Everyday, said);
     }
 
     /// The share of the name's words that are no verbs, by rarity, that the request has or that were
     /// added.
-    fn object_recall(&self, profile: &ToolProfile) -> f32 {
+    fn object_recall(&self, tool_words: &ToolWords) -> f32 {
         let (mut had, mut all) = (0.0, 0.0);
-        for word in profile.words() {
+        for word in tool_words.words() {
             // What the tool does is compared by its verbs.
             if !word.is_in_name() || !Verbs::of_term(word.hash).is_none() {
                 continue;
@@ -889,7 +889,7 @@ impl<'m, 'a> Measure<'m, 'a> {
         let Some(nearness) = &self.nearness else {
             return;
         };
-        let near = nearness.of(&(self.request.profile)(tool).tokens);
+        let near = nearness.of(&(self.request.tool_words)(tool).tokens);
         row.set(Feature::Near, near.anywhere);
         row.set(Feature::NearClause, near.clause);
         row.set(Feature::NearName, near.name);
@@ -899,10 +899,10 @@ impl<'m, 'a> Measure<'m, 'a> {
     }
 
     fn words_of(&self, tool: usize) -> Found {
-        let profile = (self.request.profile)(tool);
+        let tool_words = (self.request.tool_words)(tool);
         let mut found = Found::default();
         for &(hash, worth) in &self.terms {
-            let Some(word) = profile.word(hash) else {
+            let Some(word) = tool_words.word(hash) else {
                 continue;
             };
             let share = if self.request.limit > 0.0 {
@@ -925,9 +925,9 @@ impl<'m, 'a> Measure<'m, 'a> {
     }
 
     /// Shares of the tool's words, by rarity, that the request has: of these, those it has.
-    fn rare_recall(&self, profile: &ToolProfile, had: &Rare) -> Rare {
+    fn rare_recall(&self, tool_words: &ToolWords, had: &Rare) -> Rare {
         let mut all = Rare::default();
-        for word in profile.words() {
+        for word in tool_words.words() {
             // Schemas have many words that no request has to repeat.
             if word.is_said() {
                 all.add(word, self.rarity(word.hash));
@@ -948,10 +948,10 @@ impl<'m, 'a> Measure<'m, 'a> {
 
     /// The highest share of a clause's words that the tool has; `None` for a request without
     /// clauses.
-    fn clause_coverage(&self, profile: &ToolProfile) -> Option<f32> {
+    fn clause_coverage(&self, tool_words: &ToolWords) -> Option<f32> {
         let clauses = self.clauses.iter();
         clauses
-            .map(|clause| coverage(clause, profile))
+            .map(|clause| coverage(clause, tool_words))
             .reduce(f32::max)
     }
 
@@ -974,11 +974,11 @@ fn share(part: f32, whole: f32) -> f32 {
 }
 
 /// The share of a clause's terms, by weight, that a tool has.
-fn coverage(clause: &[(u32, f32)], profile: &ToolProfile) -> f32 {
+fn coverage(clause: &[(u32, f32)], tool_words: &ToolWords) -> f32 {
     let all: f32 = clause.iter().map(|(_, worth)| worth).sum();
     let had = clause
         .iter()
-        .filter(|(hash, _)| profile.word(*hash).is_some());
+        .filter(|(hash, _)| tool_words.word(*hash).is_some());
     share(had.map(|(_, worth)| worth).sum(), all)
 }
 
@@ -999,7 +999,7 @@ fn nearness(request: &RankerInput<'_>, candidates: &[u32]) -> Option<LateInterac
     // combination of legs.
     let table = StaticTable::bundled().ok()?;
     let tools = candidates.iter();
-    let tokens = tools.map(|&tool| &(request.profile)(tool as usize).tokens);
+    let tokens = tools.map(|&tool| &(request.tool_words)(tool as usize).tokens);
     Some(LateInteraction::new(
         &table,
         request.text,
@@ -1049,7 +1049,7 @@ impl Choice {
 
     /// The share of these choices, by their best words, of which a tool has a word that counts; 0
     /// without any.
-    fn share(choices: &[Self], tool: &ToolProfile, counts: fn(&Word) -> bool) -> f32 {
+    fn share(choices: &[Self], tool: &ToolWords, counts: fn(&Word) -> bool) -> f32 {
         let (mut had, mut all) = (0.0, 0.0);
         for Choice(words) in choices {
             let (mut best_had, mut best) = (0.0f32, 0.0f32);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::hits::Found;
 use super::row::Row;
 use super::{RequestScores, RequestTexts, Search, Searcher};
-use crate::companions::{self, Companion, Definitions, Profile};
+use crate::companions::{self, Companion, Definitions, Interface};
 use crate::hit::{CompanionOf, ToolCompanion};
 use crate::tool::ToolId;
 
@@ -27,8 +27,8 @@ impl Definitions for Vec<Arc<Row>> {
         &self[tool as usize].stored.id
     }
 
-    fn profile(&self, tool: u32) -> &Profile {
-        self[tool as usize].companion_profile()
+    fn interface(&self, tool: u32) -> &Interface {
+        self[tool as usize].interface()
     }
 }
 

@@ -44,20 +44,20 @@ impl Deadline {
 }
 
 impl Search<'_> {
-    /// Computes the tool profiles that the ranker needs. False when the budget is used up before
+    /// Computes the words of the tools that the ranker needs. False when the budget is used up before
     /// all are done; the finished ones are stored, so that the next search gets further.
     pub(super) fn is_in_time_to_rank(&self, scores: &RequestScores, deadline: Deadline) -> bool {
         if deadline.budget_ms.is_none() || !rerank::applies(self, scores) {
             return true;
         }
-        // The ranker's own candidates. Their profiles are the only step of ranking that can take
+        // The ranker's own candidates. Their words are the only step of ranking that can take
         // long: some 50 microseconds each, on first use.
         let candidates = top_k::above(0.0, &scores.fused, CANDIDATES, |tool| self.is_allowed(tool));
         for (tool, _) in candidates {
             if deadline.is_over() {
                 return false;
             }
-            self.searcher.rows[tool].profile();
+            self.searcher.rows[tool].words();
         }
         true
     }

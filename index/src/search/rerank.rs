@@ -266,7 +266,7 @@ fn with_ranker_input<T>(
         model: dense_view(slow, slow_cosines.as_ref()),
         fused: &scores.fused,
         allowed: &|tool| search.is_allowed(tool),
-        profile: &|tool| rows[tool].profile(),
+        tool_words: &|tool| rows[tool].words(),
         server: &|tool| match rows[tool].stored.id.server() {
             "" => None,
             server => Some(text::term_hash(server)),

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use crate::companions;
 use crate::hit::Definition;
 use crate::language::Language;
-use crate::ranker::ToolProfile;
+use crate::ranker::ToolWords;
 use crate::store::StoredTool;
 use crate::tool::{FLAGS, Labels, Tool, ToolId};
 
@@ -18,8 +18,8 @@ pub(crate) struct Row {
     pub(crate) stored: StoredTool,
     /// Set where the tool was parsed before.
     parsed: Option<Arc<Tool>>,
-    profile: OnceLock<Box<ToolProfile>>,
-    companion_profile: OnceLock<Box<companions::Profile>>,
+    words: OnceLock<Box<ToolWords>>,
+    interface: OnceLock<Box<companions::Interface>>,
     language: OnceLock<Language>,
     labels: OnceLock<Box<Labels>>,
     is_flagged: OnceLock<bool>,
@@ -30,8 +30,8 @@ impl Row {
         Row {
             stored,
             parsed: None,
-            profile: OnceLock::new(),
-            companion_profile: OnceLock::new(),
+            words: OnceLock::new(),
+            interface: OnceLock::new(),
             language: OnceLock::new(),
             labels: OnceLock::new(),
             is_flagged: OnceLock::new(),
@@ -55,19 +55,19 @@ impl Row {
     }
 
     /// The ranker's view of the tool; computed on first use, in some 20 microseconds.
-    pub(super) fn profile(&self) -> &ToolProfile {
+    pub(super) fn words(&self) -> &ToolWords {
         // Boxed, so that a row that is never a candidate stays small.
-        self.profile.get_or_init(|| {
+        self.words.get_or_init(|| {
             let tool = self.tool();
-            let profile = tool.as_deref().map(ToolProfile::new);
-            Box::new(profile.unwrap_or_default())
+            let words = tool.as_deref().map(ToolWords::new);
+            Box::new(words.unwrap_or_default())
         })
     }
 
     /// What the tool needs and gives; computed on first use, in some 20 microseconds.
-    pub(super) fn companion_profile(&self) -> &companions::Profile {
-        self.companion_profile
-            .get_or_init(|| Box::new(companions::Profile::new(&self.read())))
+    pub(super) fn interface(&self) -> &companions::Interface {
+        self.interface
+            .get_or_init(|| Box::new(companions::Interface::new(&self.read())))
     }
 
     /// The language of the tool's description, or of its name where that is empty; English where the

@@ -5,7 +5,7 @@ use super::request::RequestTexts;
 use crate::embed::StaticTable;
 use crate::hit::Hit;
 use crate::language::Language;
-use crate::ranker::ToolProfile;
+use crate::ranker::ToolWords;
 use crate::ranker::late_interaction;
 use crate::text;
 
@@ -49,18 +49,18 @@ impl Search<'_> {
         let Ok(table) = StaticTable::bundled() else {
             return Vec::new();
         };
-        let mut profiles: Vec<&ToolProfile> = Vec::with_capacity(hits.len());
+        let mut tools: Vec<&ToolWords> = Vec::with_capacity(hits.len());
         for hit in hits {
             if let Some(tool) = self.searcher.position(&hit.id) {
-                profiles.push(self.searcher.rows[tool].profile());
+                tools.push(self.searcher.rows[tool].words());
             }
         }
-        if profiles.is_empty() {
+        if tools.is_empty() {
             return Vec::new();
         }
         let mut unmatched = Vec::new();
         for request in requests {
-            let words = unsupported(request, &profiles, &table);
+            let words = unsupported(request, &tools, &table);
             unmatched.extend(phrases(words));
         }
         unmatched.truncate(MAX_PHRASES);
@@ -71,14 +71,14 @@ impl Search<'_> {
 /// The words of a request that these tools neither have nor have a similar word for.
 fn unsupported(
     request: &RequestTexts,
-    profiles: &[&ToolProfile],
+    tools: &[&ToolWords],
     table: &StaticTable,
 ) -> Vec<AskedWord> {
     let terms = &request.terms[0];
     // The owner and the everyday phrases say what some words mean in the catalog.
     let mut explained = Vec::new();
     for added in &terms.added {
-        if added.words.iter().any(|word| have(profiles, &word.term)) {
+        if added.words.iter().any(|word| have(tools, &word.term)) {
             explained.extend(text::words(&added.said));
         }
     }
@@ -86,14 +86,14 @@ fn unsupported(
     words.retain(|word| {
         !explained.contains(&word.shown)
             && !terms.is_replaced(&word.shown)
-            && !have(profiles, &text::stem(&word.corrected))
+            && !have(tools, &text::stem(&word.corrected))
     });
     let mut tokens = Vec::with_capacity(words.len());
     for word in &words {
         tokens.push(late_interaction::tokens(&word.corrected, table));
     }
     // All tokens at once, so that each tool is read only once.
-    let of_tools = profiles.iter().map(|tool| &tool.tokens);
+    let of_tools = tools.iter().map(|tool| &tool.tokens);
     let similarities = late_interaction::nearest(table, &tokens.concat(), of_tools);
     let mut similarities = similarities.iter();
     let mut unsupported = Vec::new();
@@ -111,7 +111,7 @@ fn unsupported(
 }
 
 /// True if any of the tools has a term.
-fn have(tools: &[&ToolProfile], term: &str) -> bool {
+fn have(tools: &[&ToolWords], term: &str) -> bool {
     let hash = text::term_hash(term);
     tools.iter().any(|tool| tool.word(hash).is_some())
 }

@@ -37,11 +37,11 @@ const LATER_LIMITS: [usize; 2] = [10, 20];
 /// The model in the simulation. One conversation at a time.
 #[derive(Debug, Default)]
 pub struct Oracle {
-    state: Mutex<State>,
+    state: Mutex<CurrentTask>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CurrentTask {
     task: Task,
     last: Option<ChatRequest>,
     fresh_tokens: usize,

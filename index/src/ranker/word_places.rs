@@ -1,4 +1,4 @@
-//! Profiles of tools and requests for the ranker: which words occur where.
+//! Which words occur where in tools and requests, for the ranker.
 
 use std::sync::LazyLock;
 
@@ -121,9 +121,9 @@ impl Word {
     }
 }
 
-/// The profile of a tool; some 900 bytes for a tool of fifty words.
+/// The tool_words of a tool; some 900 bytes for a tool of fifty words.
 #[derive(Debug, Default)]
-pub struct ToolProfile {
+pub struct ToolWords {
     words: Box<[Word]>,
     /// Neighbouring words of name and description.
     pairs: Box<[u32]>,
@@ -143,7 +143,7 @@ pub struct ToolProfile {
     pub tokens: ToolTokens,
 }
 
-impl ToolProfile {
+impl ToolWords {
     /// Reads a tool.
     pub fn new(tool: &Tool) -> Self {
         let texts = ToolTexts::new(tool);
@@ -161,7 +161,7 @@ impl ToolProfile {
         // A description often mentions other actions than the tool's own; a name does not.
         let named = actions(name);
         let beginning = &description[..description.len().min(WORDS_TO_ACT)];
-        ToolProfile {
+        ToolWords {
             name_words: words.with(|word| word.name),
             description_words: words.with(|word| word.description),
             parameters: parameters(tool),
@@ -194,20 +194,20 @@ impl ToolProfile {
     }
 }
 
-/// The profile of a request.
+/// The tool_words of a request.
 #[derive(Debug, Default)]
-pub struct RequestProfile {
+pub struct RequestWords {
     pairs: Hashes,
     triples: Hashes,
     actions: u8,
     kinds: u8,
 }
 
-impl RequestProfile {
+impl RequestWords {
     /// Reads a request.
     pub fn new(request: &str) -> Self {
         let terms = text::term_hashes(request);
-        RequestProfile {
+        RequestWords {
             pairs: Hashes::new(pairs(&terms)),
             triples: Hashes::new(triples(request)),
             actions: actions(&terms),
@@ -216,19 +216,19 @@ impl RequestProfile {
     }
 
     /// The share of the request's neighbouring words that neighbour in the tool, 0 to 1.
-    pub fn shared_pairs(&self, tool: &ToolProfile) -> f32 {
+    pub fn shared_pairs(&self, tool: &ToolWords) -> f32 {
         self.pairs.common(&tool.pairs) as f32 / self.pairs.hashes.len().max(1) as f32
     }
 
     /// The share of the letter triples of the tool's name that the request has, 0 to 1.
-    pub fn shared_triples(&self, tool: &ToolProfile) -> f32 {
+    pub fn shared_triples(&self, tool: &ToolWords) -> f32 {
         // The 2 reduces the share of short names, whose few triples match by chance.
         self.triples.common(&tool.triples) as f32 / (tool.triples.len() + 2) as f32
     }
 
     /// 1 if request and tool have an action in common, -1 if they have different ones, 0 if one has
     /// none.
-    pub fn same_action(&self, tool: &ToolProfile) -> f32 {
+    pub fn same_action(&self, tool: &ToolWords) -> f32 {
         match (self.actions & tool.actions, self.actions, tool.actions) {
             (_, 0, _) | (_, _, 0) => 0.0,
             (0, ..) => -1.0,
@@ -237,7 +237,7 @@ impl RequestProfile {
     }
 
     /// The number of kinds of values in the request that the tool accepts.
-    pub fn taken_kinds(&self, tool: &ToolProfile) -> f32 {
+    pub fn taken_kinds(&self, tool: &ToolWords) -> f32 {
         (self.kinds & tool.kinds).count_ones() as f32
     }
 }
@@ -273,7 +273,7 @@ impl Words {
         self.0.values().filter(|word| part(word) > 0).count() as u16
     }
 
-    /// By hash, since [`ToolProfile::word`] searches in that order.
+    /// By hash, since [`ToolWords::word`] searches in that order.
     fn sorted(self) -> Box<[Word]> {
         let mut words: Vec<Word> = self.0.into_values().collect();
         words.sort_unstable_by_key(|word| word.hash);
@@ -437,8 +437,8 @@ mod tests {
     use crate::ranker::head;
     use crate::ranker::{MAX_OWN_TEXT_BYTES, MAX_PARAMETERS_BYTES};
 
-    fn profile(name: &str, description: &str) -> ToolProfile {
-        ToolProfile::new(
+    fn tool_words(name: &str, description: &str) -> ToolWords {
+        ToolWords::new(
             &Tool::new("post", name)
                 .unwrap()
                 .with_description(description),
@@ -447,55 +447,58 @@ mod tests {
 
     #[test]
     fn words_are_counted_by_part() {
-        let profile = profile("send_mail", "Sends mail to a mail box.");
-        let word = profile.word(hash("mail")).unwrap();
+        let tool_words = tool_words("send_mail", "Sends mail to a mail box.");
+        let word = tool_words.word(hash("mail")).unwrap();
         assert_eq!(
             (word.name, word.server, word.description, word.parameters),
             (1, 0, 2, 0)
         );
-        assert_eq!((profile.name_words, profile.description_words), (2, 3));
-        assert!(profile.word(hash("rain")).is_none());
+        assert_eq!(
+            (tool_words.name_words, tool_words.description_words),
+            (2, 3)
+        );
+        assert!(tool_words.word(hash("rain")).is_none());
     }
 
     #[test]
     fn a_request_shares_pairs_and_triples_in_their_order() {
-        let tool = profile("weather_forecast", "Tells the weather forecast.");
+        let tool = tool_words("weather_forecast", "Tells the weather forecast.");
         assert_eq!(
-            RequestProfile::new("weather forecast").shared_pairs(&tool),
+            RequestWords::new("weather forecast").shared_pairs(&tool),
             1.0
         );
         assert_eq!(
-            RequestProfile::new("forecast weather").shared_pairs(&tool),
+            RequestWords::new("forecast weather").shared_pairs(&tool),
             0.0
         );
-        assert!(RequestProfile::new("wether forecasts").shared_triples(&tool) > 0.5);
+        assert!(RequestWords::new("wether forecasts").shared_triples(&tool) > 0.5);
     }
 
     #[test]
     fn actions_are_equal_different_or_unknown() {
-        let delete = profile("delete_file", "");
+        let delete = tool_words("delete_file", "");
         assert_eq!(
-            RequestProfile::new("remove the file").same_action(&delete),
+            RequestWords::new("remove the file").same_action(&delete),
             1.0
         );
         assert_eq!(
-            RequestProfile::new("create a file").same_action(&delete),
+            RequestWords::new("create a file").same_action(&delete),
             -1.0
         );
-        assert_eq!(RequestProfile::new("file").same_action(&delete), 0.0);
+        assert_eq!(RequestWords::new("file").same_action(&delete), 0.0);
     }
 
     #[test]
     fn only_the_beginning_of_long_texts_is_read() {
         let beginning = "sends mail ".repeat(MAX_OWN_TEXT_BYTES / 11);
         let long = format!("{beginning}{}", "and tells of the rain ".repeat(200_000));
-        let (short, long) = (profile("send", &beginning), profile("send", &long));
+        let (short, long) = (tool_words("send", &beginning), tool_words("send", &long));
         assert!(long.word(hash("rain")).is_none());
-        let words = |profile: &ToolProfile| {
+        let words = |tool_words: &ToolWords| {
             (
-                profile.words().len(),
-                profile.description_words,
-                profile.word(hash("mail")).copied(),
+                tool_words.words().len(),
+                tool_words.description_words,
+                tool_words.word(hash("mail")).copied(),
             )
         };
         assert_eq!(words(&long), words(&short));
@@ -507,12 +510,12 @@ mod tests {
             "properties".into(),
             properties.collect::<serde_json::Map<_, _>>().into(),
         );
-        assert!(ToolProfile::new(&tool).words().len() <= MAX_WORDS);
+        assert!(ToolWords::new(&tool).words().len() <= MAX_WORDS);
         assert!(head(&tool, Field::ParameterNames).len() <= MAX_PARAMETERS_BYTES);
     }
 
     #[test]
-    fn unusual_requests_have_profiles_too() {
+    fn unusual_requests_have_words_too() {
         for request in [
             "",
             "?!",
@@ -523,7 +526,7 @@ mod tests {
             "/",
             &"x ".repeat(9000),
         ] {
-            let shared = RequestProfile::new(request).shared_triples(&profile("a", ""));
+            let shared = RequestWords::new(request).shared_triples(&tool_words("a", ""));
             assert!((0.0..=1.0).contains(&shared), "{request}");
         }
     }

@@ -39,7 +39,7 @@ pub enum Kind {
 
 /// A tool as a companion is looked for.
 #[derive(Debug)]
-pub struct Profile {
+pub struct Interface {
     /// What it does.
     pub kind: Kind,
     /// True where it makes or adds something.
@@ -62,7 +62,7 @@ pub struct Profile {
     pub fields: HashSet<String>,
 }
 
-impl Profile {
+impl Interface {
     /// What this tool needs and gives.
     pub fn new(tool: &Tool) -> Self {
         let name = tool.id.name();
@@ -95,7 +95,7 @@ impl Profile {
         if let Some(output) = &tool.output_schema {
             read_fields(output, MAX_DEPTH, &mut fields);
         }
-        Profile {
+        Interface {
             kind: kind(does, is_plural, tool),
             adds: makes || name_words.iter().map(String::as_str).any(is_adding),
             described: described(description, tool.id.server()),
@@ -309,8 +309,8 @@ mod tests {
 
     use super::*;
 
-    fn profile(name: &str, description: &str) -> Profile {
-        Profile::new(
+    fn interface(name: &str, description: &str) -> Interface {
+        Interface::new(
             &Tool::new("crm", name)
                 .unwrap()
                 .with_description(description),
@@ -335,7 +335,7 @@ mod tests {
             ("crm.people.patch", "", Kind::Writes),
         ] {
             assert_eq!(
-                profile(name, description).kind,
+                interface(name, description).kind,
                 kind,
                 "{name}: {description}"
             );
@@ -346,7 +346,7 @@ mod tests {
     fn a_hint_of_damage_wins_over_the_name() {
         let mut tool = Tool::new("crm", "list_people").unwrap();
         tool.annotations.destructive_hint = Some(true);
-        assert_eq!(Profile::new(&tool).kind, Kind::Writes);
+        assert_eq!(Interface::new(&tool).kind, Kind::Writes);
     }
 
     #[test]
@@ -357,7 +357,7 @@ mod tests {
             ("search_data_sources", &["data", "source"]),
             ("drive.files.list", &["drive", "file"]),
         ] {
-            assert_eq!(profile(name, "").nouns, nouns, "{name}");
+            assert_eq!(interface(name, "").nouns, nouns, "{name}");
         }
     }
 
@@ -373,7 +373,11 @@ mod tests {
             ("People of the company", &[]),
             ("", &[]),
         ] {
-            assert_eq!(profile("x", description).described, nouns, "{description}");
+            assert_eq!(
+                interface("x", description).described,
+                nouns,
+                "{description}"
+            );
         }
     }
 
@@ -387,6 +391,6 @@ mod tests {
             },
         });
         tool.output_schema = schema.as_object().cloned();
-        assert!(Profile::new(&tool).fields.contains("person_id"));
+        assert!(Interface::new(&tool).fields.contains("person_id"));
     }
 }
