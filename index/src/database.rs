@@ -352,6 +352,25 @@ mod tests {
     }
 
     #[test]
+    fn a_database_is_opened_alone_whatever_its_folder_is_called() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["plain", "a%20b", "100%", "what?", "#1"] {
+            let path = folder.path().join(name).join("a.db");
+            fs::create_dir(path.parent().unwrap()).unwrap();
+            let written = open(&path, &[FIRST]).unwrap();
+            written.execute("INSERT INTO a VALUES (1)", []).unwrap();
+            written
+                .pragma_update(None, "journal_mode", "DELETE")
+                .unwrap();
+            drop(written);
+            let alone = open_alone(&path).unwrap();
+            let sql = "SELECT count(*) FROM a";
+            let count: u32 = alone.query_row(sql, [], first_column).unwrap();
+            assert_eq!(count, 1, "{name}");
+        }
+    }
+
+    #[test]
     fn a_database_with_a_former_name_is_renamed_once_nobody_uses_it() {
         let folder = tempfile::tempdir().unwrap();
         let (path, former) = (folder.path().join("a.db"), folder.path().join("a.sqlite"));

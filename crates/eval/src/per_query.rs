@@ -185,3 +185,26 @@ pub fn values(scores: &Scores, query: usize) -> BTreeMap<String, Option<f64>> {
     }
     values
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn ranks_that_no_run_has_are_left_out() {
+        let report: QueryReport = serde_json::from_value(json!({
+            "id": "q",
+            "query": "send mail",
+            "judged": { "a": 1.0, "b": 1.0, "c": 1.0 },
+            "arms": { "arm": {
+                "values": {},
+                "ranks": { "a": 2, "b": 0, "c": 18_000_000_000_000_000_000_u64 },
+                "hits": [],
+            } },
+        }))
+        .unwrap();
+        assert_eq!(report.judged_hits("arm"), [None, Some(0)]);
+    }
+}

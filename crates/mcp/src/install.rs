@@ -874,6 +874,22 @@ mod tests {
     }
 
     #[test]
+    fn a_backup_after_a_deleted_one_is_still_the_newest() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mcp.json");
+        let entry = json!({ "command": "x" });
+        let add = |name: &str| Plan::adding(&path, name, &entry).unwrap().write().unwrap();
+        for name in ["a", "b", "c"] {
+            add(name);
+        }
+        fs::remove_file(numbered(&path, "backup", 1)).unwrap();
+        add("d");
+        restore(&path).unwrap();
+        let names = Vec::from_iter(listed_servers(&path).unwrap().keys().cloned());
+        assert_eq!(names, ["a", "b", "c"]);
+    }
+
+    #[test]
     fn servers_are_removed_and_switched_by_name() {
         let names = |names: &[&str]| Vec::from_iter(names.iter().map(|name| (*name).to_owned()));
         let folder = tempfile::tempdir().unwrap();

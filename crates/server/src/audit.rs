@@ -215,48 +215,8 @@ pub async fn list(
         event: params.event.map(|event| event.name().to_owned()),
         since_ms,
     };
-    // The cursor of all logs has another type than that of one log.
-    if let Some(store) = &logs.store {
-        let before: Option<AuditCursor> = paging::after(params.cursor.as_deref())?;
-        return Ok(Json(page_of_all(&**store, &filter, before, limit).await?));
-    }
-    let before: Option<i64> = paging::after(params.cursor.as_deref())?;
-    let path = logs.path.clone();
-    let page = blocking(move || match AuditLog::open_existing(&path) {
-        // Nothing has been logged yet.
-        Err(AuditError::Missing { .. }) => Ok(Default::default()),
-        log => log?.page(&filter, before, limit),
-    });
-    let page = page.await?.map_err(ApiError::internal)?;
-    Ok(Json(AuditPage {
-        entries: page.entries.into_iter().map(AuditEntry::from).collect(),
-        total: page.total,
-        next_cursor: page.next_before.map(|seq| paging::cursor_after(&seq)),
-    }))
-}
-
-/// A page of the logs of all servers.
-async fn page_of_all(
-    store: &dyn SharedStore,
-    filter: &Filter,
-    before: Option<AuditCursor>,
-    limit: usize,
-) -> ApiResult<AuditPage> {
-    // What this server has just done is in the page.
-    store.copy_audit_now().await?;
-    let page = store.audit_page(filter, before, limit).await?;
-    let mut entries = Vec::with_capacity(page.entries.len());
-    for (node, entry) in page.entries {
-        entries.push(AuditEntry {
-            node: Some(node),
-            ..AuditEntry::from(entry)
-        });
-    }
-    Ok(AuditPage {
-        entries,
-        total: page.total,
-        next_cursor: page.next.map(|last| paging::cursor_after(&last)),
-    })
+    let page = logs.page(filter, params.cursor.as_deref(), limit).await?;
+    Ok(Json(page))
 }
 
 /// Shows the newest verification of the audit log since the server was started. Needs an admin key
@@ -349,6 +309,39 @@ impl AuditLogs {
     }
 
     /// Starts a verification on a thread of its own, unless one is running.
+    /// A page of the logs of all servers, or of the log of this one.
+    async fn page(
+        &self,
+        filter: Filter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> ApiResult<AuditPage> {
+        match &self.store {
+            Some(store) => page_of_all(&**store, &filter, paging::after(cursor)?, limit).await,
+            None => self.own_page(filter, paging::after(cursor)?, limit).await,
+        }
+    }
+
+    async fn own_page(
+        &self,
+        filter: Filter,
+        before: Option<i64>,
+        limit: usize,
+    ) -> ApiResult<AuditPage> {
+        let path = self.path.clone();
+        let page = blocking(move || match AuditLog::open_existing(&path) {
+            // Nothing has been logged yet.
+            Err(AuditError::Missing { .. }) => Ok(Default::default()),
+            log => log?.page(&filter, before, limit),
+        });
+        let page = page.await?.map_err(ApiError::internal)?;
+        Ok(AuditPage {
+            entries: page.entries.into_iter().map(AuditEntry::from).collect(),
+            total: page.total,
+            next_cursor: page.next_before.map(|seq| paging::cursor_after(&seq)),
+        })
+    }
+
     /// Starts a verification, or joins the one that runs.
     ///
     /// # Errors
@@ -465,6 +458,30 @@ impl AuditLogs {
     }
 }
 
+/// A page of the logs of all servers.
+async fn page_of_all(
+    store: &dyn SharedStore,
+    filter: &Filter,
+    before: Option<AuditCursor>,
+    limit: usize,
+) -> ApiResult<AuditPage> {
+    // What this server has just done is in the page.
+    store.copy_audit_now().await?;
+    let page = store.audit_page(filter, before, limit).await?;
+    let mut entries = Vec::with_capacity(page.entries.len());
+    for (node, entry) in page.entries {
+        entries.push(AuditEntry {
+            node: Some(node),
+            ..AuditEntry::from(entry)
+        });
+    }
+    Ok(AuditPage {
+        entries,
+        total: page.total,
+        next_cursor: page.next.map(|last| paging::cursor_after(&last)),
+    })
+}
+
 /// The error for a client, who need not know where the server's files are.
 fn described(error: &AuditError, log: &Path) -> ItemError {
     let code = match error {
@@ -507,5 +524,27 @@ impl From<StoredEntry> for AuditEntry {
             hash: hex::encode(entry.hash),
             fields: entry.fields,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verification_that_looks_for_another_head_is_not_joined() {
+        let folder = tempfile::tempdir().unwrap();
+        let logs = AuditLogs::new(folder.path(), None, Shutdown::new());
+        let logs = Arc::new(logs);
+        let running = AuditCheckBody {
+            status: CheckStatus::Running,
+            ..AuditCheckBody::default()
+        };
+        logs.newest.send_replace(running);
+        *logs.head.lock() = Some("a".to_owned());
+        assert!(logs.start(None).is_ok());
+        assert!(logs.start(Some("a".to_owned())).is_ok());
+        let refused = logs.start(Some("b".to_owned())).unwrap_err();
+        assert_eq!(refused.code, "audit_check_running");
     }
 }

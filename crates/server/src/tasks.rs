@@ -272,7 +272,7 @@ impl Tasks {
                 return Err(unknown_task(id));
             };
             let catalog = stored.catalog.clone();
-            (Found::Elsewhere(stored), catalog)
+            (Found::Elsewhere(stored, Arc::clone(store)), catalog)
         };
         // The same answer as for an unknown task, so that ids reveal nothing of other catalogs.
         if !grant.sees(&catalog) {
@@ -346,7 +346,7 @@ pub async fn show(
             let body = task.body.lock().clone();
             Json(body).into_response()
         }
-        Found::Elsewhere(stored) => Json(shared::body_of(stored)).into_response(),
+        Found::Elsewhere(stored, _) => Json(shared::body_of(stored)).into_response(),
     })
 }
 
@@ -367,19 +367,17 @@ pub async fn cancel(
             let body = task.body.lock().clone();
             Ok(with_location(&id, body))
         }
-        Found::Elsewhere(stored) => {
-            if let Some(store) = &tasks.store {
-                store.cancel_task(&id).await.map_err(store_unavailable)?;
-            }
+        Found::Elsewhere(stored, store) => {
+            store.cancel_task(&id).await.map_err(store_unavailable)?;
             Ok(with_location(&id, shared::body_of(stored)))
         }
     }
 }
 
-/// A task of this node, or what another one has said of its own.
+/// A task of this node, or what another one has said of its own in the store.
 enum Found {
     Here(Arc<Task>),
-    Elsewhere(StoredTask),
+    Elsewhere(StoredTask, Arc<dyn SharedStore>),
 }
 
 #[cfg(test)]

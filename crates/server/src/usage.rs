@@ -695,3 +695,21 @@ impl From<CallerFigures> for UseCounts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_after_an_item_that_is_gone_is_an_error() {
+        let all = ["a".to_owned(), "b".to_owned()];
+        let start = |after: Option<&str>| {
+            let after = after.map(str::to_owned);
+            start_after(all.iter(), after.as_ref()).map_err(|error| error.code)
+        };
+        assert_eq!(start(None), Ok(0));
+        assert_eq!(start(Some("a")), Ok(1));
+        assert_eq!(start(Some("b")), Ok(2));
+        assert_eq!(start(Some("c")), Err("invalid_cursor"));
+    }
+}

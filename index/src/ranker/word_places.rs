@@ -121,7 +121,7 @@ impl Word {
     }
 }
 
-/// The tool_words of a tool; some 900 bytes for a tool of fifty words.
+/// Where the words of a tool occur; some 900 bytes for a tool of fifty words.
 #[derive(Debug, Default)]
 pub struct ToolWords {
     words: Box<[Word]>,
@@ -194,7 +194,7 @@ impl ToolWords {
     }
 }
 
-/// The tool_words of a request.
+/// Where the words of a request occur.
 #[derive(Debug, Default)]
 pub struct RequestWords {
     pairs: Hashes,

@@ -6,3 +6,21 @@ use percent_encoding::percent_decode_str;
 pub fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_two_hexadecimal_digits_are_an_escape() {
+        for (text, expected) in [
+            ("%41", "A"),
+            ("%+f", "%+f"),
+            ("%4", "%4"),
+            ("100%", "100%"),
+            ("%c3%a9", "é"),
+        ] {
+            assert_eq!(decoded(text), expected);
+        }
+    }
+}

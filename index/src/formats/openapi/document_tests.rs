@@ -49,6 +49,41 @@ fn local_references_are_followed_wherever_they_stand() {
 }
 
 #[test]
+fn an_anchor_below_a_key_with_a_percent_sign_is_found() {
+    let mut document = document(json!({"/a": {"get": {"operationId": "a", "parameters": [
+        {"name": "p", "in": "query", "schema": {"$ref": "#here"}}]}}}));
+    document["components"]["schemas"]["a%20b"] = json!({"type": "integer", "$anchor": "here"});
+    let parsed = read(&document);
+    assert_eq!(names(&parsed), ["a"]);
+    let p = &parsed.tools[0].input_schema["properties"]["p"];
+    assert_eq!(p["type"], "integer");
+}
+
+#[test]
+fn a_star_in_a_pattern_of_paths_matches_any_text() {
+    for (pattern, path, matches) in [
+        ("/users", "/users", true),
+        ("/users/", "/users/{id}", true),
+        ("/users", "/users-old", false),
+        ("/users*", "/users-old", true),
+        ("*", "/a", true),
+        ("/v*/users", "/v2/users/{id}", true),
+        ("/v*/users", "/v2/beta/users", true),
+        ("/v*/users", "/v2/users-old", false),
+        ("*aa", "/aaa", true),
+        ("/a*b*c", "/a-b-c/d", true),
+        ("/a*b*c", "/a-c-b", false),
+        ("/*/b/*/d", "/a/b/b/c/d", true),
+        ("/é*", "/éa", true),
+    ] {
+        assert_eq!(path_matches(pattern, path), matches, "{pattern} {path}");
+    }
+    // Each star once tried every place of the rest, so this took longer than anyone waits.
+    let path = format!("/{}", "a".repeat(5_000));
+    assert!(!path_matches(&format!("{}b", "*a".repeat(500)), &path));
+}
+
+#[test]
 fn extensions_and_examples_are_data() {
     let nowhere = json!({"$ref": "#/nowhere"});
     let elsewhere = json!({"$ref": "elsewhere.yml#/a"});
