@@ -27,7 +27,7 @@ use tantivy::schema::{IndexRecordOption, Term};
 use tempfile::TempDir;
 use toolscout_index::formats::{self, ReadOptions};
 use toolscout_index::lexical::{LexicalIndex, LexicalSearcher, LexicalSettings};
-use toolscout_index::store::Store;
+use toolscout_index::tools_db::ToolsDb;
 use toolscout_index::{
     Catalog, DataDir, Embedder, EmbedderProfile, Mode, Options, Query, Result, Searcher, Tool, text,
 };
@@ -209,7 +209,7 @@ fn scorers(tools: usize) -> Scorers {
     let world = world(tools);
     let settings = LexicalSettings::default();
     let folder = world.catalog.path().join("lexical");
-    let keys = Store::open_read_only(&world.catalog.path().join("tools.db"))
+    let keys = ToolsDb::open_read_only(&world.catalog.path().join("tools.db"))
         .and_then(|store| store.keys());
     let ordinals: HashMap<u64, u32> = keys
         .expect("a whole database")

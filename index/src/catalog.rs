@@ -30,8 +30,8 @@ use crate::ranker::{self, Ranker};
 use crate::search::{Searcher, words};
 use crate::settings::{Options, Settings};
 use crate::snapshot::{GRAPH_PREFIX, Loaded, VECTORS, graph_dir, is_plain};
-use crate::store::{Followed, Observed, Store, Upserted, tool_file};
 use crate::tool::{Tool, ToolId};
+use crate::tools_db::{Followed, Observed, ToolsDb, Upserted, tool_file};
 
 pub use listing::Listing;
 
@@ -106,9 +106,9 @@ impl DataDir {
     }
 
     /// The folder of an existing catalog, and its database.
-    fn read_only(&self, name: &str) -> Result<(PathBuf, Store)> {
+    fn read_only(&self, name: &str) -> Result<(PathBuf, ToolsDb)> {
         let dir = self.catalog_dir(name)?;
-        if let Ok(store) = Store::open_read_only(&dir.join(DATABASE)) {
+        if let Ok(store) = ToolsDb::open_read_only(&dir.join(DATABASE)) {
             return Ok((dir, store));
         }
         match Contents::of(&dir) {
@@ -116,7 +116,7 @@ impl DataDir {
             Contents::IndexAlone => Err(database_lost(&dir)),
             // Its creation may have ended since, so the error of the second time counts.
             Contents::Catalog => {
-                let store = Store::open_read_only(&dir.join(DATABASE))?;
+                let store = ToolsDb::open_read_only(&dir.join(DATABASE))?;
                 Ok((dir, store))
             }
         }
@@ -172,7 +172,7 @@ impl DataDir {
         let dir = self.catalog_dir(name)?;
         database::create_private_dir(&dir).named("create", &dir)?;
         self.finish_deletion(name);
-        Store::create(&dir.join(DATABASE))
+        ToolsDb::create(&dir.join(DATABASE))
     }
 
     /// Deletes a catalog with its memory, damaged or not. Once this has begun, the catalog is gone
@@ -321,7 +321,7 @@ struct CatalogState {
 }
 
 impl Catalog {
-    fn open(dir: PathBuf, store: &Store, options: Options) -> Result<Self> {
+    fn open(dir: PathBuf, store: &ToolsDb, options: Options) -> Result<Self> {
         let observed = Observed::of(&dir.join(DATABASE));
         let mut loaded = Loaded::read(store, &dir, &options, None)?;
         let lexical = match lexical_on_disk(&dir, &loaded) {
@@ -425,7 +425,7 @@ impl Catalog {
     /// for a damaged database, on which nothing may be built.
     pub fn writer(&self) -> Result<Writer> {
         let lock = lock_soon(&self.shared.dir)?;
-        let store = Store::open(&self.shared.dir.join(DATABASE))?;
+        let store = ToolsDb::open(&self.shared.dir.join(DATABASE))?;
         if !self.searcher().is_verified.load(Ordering::Relaxed) {
             self.verify()?;
         }
@@ -540,8 +540,8 @@ impl Catalog {
 
     /// A connection of its own. None is kept: it would take three descriptors and a page cache of each
     /// catalog, and most are read once when they are opened.
-    fn read_only(&self) -> Result<Store> {
-        Store::open_read_only(&self.database())
+    fn read_only(&self) -> Result<ToolsDb> {
+        ToolsDb::open_read_only(&self.database())
     }
 
     fn database(&self) -> PathBuf {
@@ -569,7 +569,7 @@ impl Catalog {
 ///   before it stays. Another open writer is [`Error::Locked`].
 pub struct Writer {
     catalog: Catalog,
-    store: Store,
+    store: ToolsDb,
     /// Open once something was committed.
     lexical: Option<OpenLexical>,
     pending: Pending,
@@ -766,7 +766,7 @@ impl Writer {
     }
 
     /// Stores vectors of texts from the next commit on, which were computed elsewhere: by this model,
-    /// each with this many dimensions, under the hashes of [`crate::store::text_hash`].
+    /// each with this many dimensions, under the hashes of [`crate::tools_db::text_hash`].
     ///
     /// # Errors
     /// [`Error::DimensionMismatch`], [`Error::Store`].

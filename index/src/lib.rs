@@ -78,7 +78,7 @@ pub mod ranker;
 pub mod memory;
 mod settings;
 #[doc(hidden)]
-pub mod store;
+pub mod tools_db;
 mod search;
 mod snapshot;
 #[doc(hidden)]
@@ -107,6 +107,6 @@ pub use query::{Filter, Fusion, Mode, Query, SearchOptions};
 pub use ranker::Ranker;
 pub use search::{RankerSample, Searcher};
 pub use settings::{Options, Settings};
-pub use store::{Followed, Version};
 pub use tool::{Annotations, OwnerTexts, Tool, ToolId};
+pub use tools_db::{Followed, Version};
 pub use variant::{CountedTexts, Parts, Variant};

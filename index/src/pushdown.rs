@@ -26,8 +26,8 @@ use crate::query::{Filter, Query};
 use crate::ranker::features::Sample;
 use crate::search::{DenseLeg, Row, Searcher, ToolLanguages, Words, words};
 use crate::snapshot;
-use crate::store::{StoredEnrichment, StoredTool};
 use crate::tool::{Tool, ToolId};
+use crate::tools_db::{StoredEnrichment, StoredTool};
 
 pub use crate::exact_names::AskedName;
 pub use crate::lexical::{CatalogStatistics, NearWord, STEPS_PER_WEIGHT};

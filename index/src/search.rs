@@ -50,8 +50,8 @@ use crate::query::{Effort, Filter, Fusion, Mode, Query, SearchParameters};
 use crate::ranker::Ranker;
 use crate::ranker::features::Sample;
 use crate::settings::Settings;
-use crate::store::{Followed, Version};
 use crate::tool::{Tool, ToolId};
+use crate::tools_db::{Followed, Version};
 use crate::variant::{InstantLeg, Parts, Variant};
 
 pub(crate) use curation::Boosted;

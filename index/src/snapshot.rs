@@ -24,8 +24,10 @@ use crate::search::{
     DenseLeg, LegVectors, OwnRanker, Row, SavedVectors, Searcher, ToolLanguages, Words, words,
 };
 use crate::settings::{Options, Settings};
-use crate::store::{EnrichmentSum, Followed, Store, StoredTool, Version, text_hash, tool_file};
 use crate::tool::ToolId;
+use crate::tools_db::{
+    EnrichmentSum, Followed, StoredTool, ToolsDb, Version, text_hash, tool_file,
+};
 
 /// The prefix of graphs' folders, and the extension of vector files.
 pub(crate) const GRAPH_PREFIX: &str = "graph-";
@@ -109,7 +111,7 @@ impl Loaded {
     /// # Errors
     /// [`crate::Error::Store`].
     pub(crate) fn read(
-        store: &Store,
+        store: &ToolsDb,
         dir: &Path,
         options: &Options,
         previous: Option<&Searcher>,
@@ -121,7 +123,7 @@ impl Loaded {
     }
 
     fn read_in_transaction(
-        store: &Store,
+        store: &ToolsDb,
         dir: &Path,
         options: &Options,
         previous: Option<&Searcher>,
@@ -240,7 +242,7 @@ impl Loaded {
 
     /// Rewrites the files of tools and vectors that lack too much. The caller must hold the writer's
     /// lock. A failure is no error: the next opening reads from the database, and computes again.
-    pub(crate) fn save(&mut self, store: &Store, dir: &Path) {
+    pub(crate) fn save(&mut self, store: &ToolsDb, dir: &Path) {
         if self.has_unsaved_tools()
             && let Ok(Some(origin)) = store.origin()
         {
@@ -319,7 +321,7 @@ impl Loaded {
 /// # Errors
 /// [`crate::Error::Store`] if they cannot be parsed, or have a value out of its range, which would
 /// fail every search as if its query had it.
-pub(crate) fn settings(store: &Store) -> Result<Settings> {
+pub(crate) fn settings(store: &ToolsDb) -> Result<Settings> {
     let Some(json) = store.meta("settings")? else {
         return Ok(Settings::default());
     };
@@ -334,7 +336,7 @@ pub(crate) fn settings(store: &Store) -> Result<Settings> {
 }
 
 /// What the owner said; of the previous snapshot if it is the same.
-fn owner_words(store: &Store, previous: Option<&Searcher>) -> Result<Option<Arc<WordIndex>>> {
+fn owner_words(store: &ToolsDb, previous: Option<&Searcher>) -> Result<Option<Arc<WordIndex>>> {
     let Some(stored) = store.stored_owner_words()? else {
         return Ok(None);
     };
@@ -423,7 +425,7 @@ struct Present<T> {
 /// The rows of the store's present state and, without a previous snapshot, the file of vectors of
 /// each embedder.
 fn rows_and_files(
-    store: &Store,
+    store: &ToolsDb,
     dir: &Path,
     options: &Options,
     previous: Option<&Searcher>,
@@ -445,7 +447,7 @@ fn rows_and_files(
 
 /// The rows of the store's present state.
 fn rows(
-    store: &Store,
+    store: &ToolsDb,
     dir: &Path,
     previous: Option<&Searcher>,
     owner_words: Option<&WordIndex>,
@@ -485,7 +487,7 @@ fn rows(
 
 /// The row of a stored tool, with what its owner says of it and its enrichment.
 fn row(
-    store: &Store,
+    store: &ToolsDb,
     mut stored: StoredTool,
     owner_words: Option<&WordIndex>,
     enrichments: &HashMap<u64, EnrichmentSum>,
@@ -507,7 +509,7 @@ fn is_current(row: &Row, enrichments: &HashMap<u64, EnrichmentSum>) -> bool {
 }
 
 /// Every tool in the order of ids, from the database.
-fn tools_of_store(store: &Store) -> Result<Present<StoredTool>> {
+fn tools_of_store(store: &ToolsDb) -> Result<Present<StoredTool>> {
     let all = store.tools()?;
     Ok(Present {
         unsaved: all.len(),
@@ -517,7 +519,7 @@ fn tools_of_store(store: &Store) -> Result<Present<StoredTool>> {
 }
 
 /// Every tool in the order of ids, from the file as far as it has them.
-fn tools(store: &Store, dir: &Path) -> Result<Present<StoredTool>> {
+fn tools(store: &ToolsDb, dir: &Path) -> Result<Present<StoredTool>> {
     let Some(origin) = store.origin()? else {
         return tools_of_store(store);
     };
@@ -728,7 +730,7 @@ fn with_written_texts(mut vectors: Vectors, embedder: &dyn Embedder, rows: &[Arc
 }
 
 fn leg(
-    store: &Store,
+    store: &ToolsDb,
     dir: &Path,
     embedder: &Arc<dyn Embedder>,
     rows: &[Arc<Row>],
@@ -1001,7 +1003,7 @@ struct SlowVectors {
 
 /// The vectors of these rows, read from the database where they are not known.
 fn slow_vectors(
-    store: &Store,
+    store: &ToolsDb,
     embedder: &dyn Embedder,
     model: Option<u64>,
     rows: &[Arc<Row>],

@@ -46,11 +46,11 @@ pub struct DropInArgs {
     max_request_tools: usize,
     /// Most memory for what clients do not see of their conversations, such as 64M or 1G [default:
     /// 64M]
-    #[arg(long, value_parser = size::bytes, value_name = "BYTES")]
-    proxy_memory: Option<u64>,
+    #[arg(long, alias = "proxy-memory", value_parser = size::bytes, value_name = "BYTES")]
+    dropin_memory: Option<u64>,
     /// Most rounds of the model for searches in one answer
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
-    proxy_rounds: u32,
+    #[arg(long, alias = "proxy-rounds", value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
+    dropin_rounds: u32,
     /// Longest answer of the provider whose tools are searched, over all rounds, such as 16M [default:
     /// 16M]
     #[arg(long, value_parser = size::bytes, value_name = "BYTES")]
@@ -90,10 +90,10 @@ impl DropInArgs {
         config.defer_above_tokens = self.defer_above;
         config.own_tools_tokens = self.own_tools_budget;
         config.max_request_tools = self.max_request_tools;
-        if let Some(bytes) = self.proxy_memory {
+        if let Some(bytes) = self.dropin_memory {
             config.remembered_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         }
-        config.max_hidden_rounds = self.proxy_rounds;
+        config.max_hidden_rounds = self.dropin_rounds;
         if let Some(bytes) = self.max_answer {
             config.answers.bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         }

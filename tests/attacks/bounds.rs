@@ -60,7 +60,7 @@ pub const SECTION: Section = Section {
         },
         Attack {
             tried: "A model makes more calls than anyone reads: of the client's tools, of the search, in one round or in several",
-            happens: "The answer ends with an error in the form of the API after 512 calls (`--max-answer-calls`), and after ten rounds it has to do without searching (`--proxy-rounds`)",
+            happens: "The answer ends with an error in the form of the API after 512 calls (`--max-answer-calls`), and after ten rounds it has to do without searching (`--dropin-rounds`)",
             test: "calls_and_hidden_rounds_of_an_answer_are_bounded",
         },
         Attack {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use toolscout::store::{Existing, PostgresStore, StoreError};
 use toolscout_index::embed::{Hashing, StaticTable};
-use toolscout_index::store::Store;
+use toolscout_index::tools_db::Store;
 use toolscout_index::{
     Catalog, DataDir, Options, OwnerWords, Query, Ranker, SearchOptions, Settings, Tool,
 };
@@ -77,7 +77,7 @@ fn seen(data: &DataDir, name: &str) -> Vec<String> {
         let hits = results.hits.iter().map(|hit| (hit.id.as_str(), hit.score));
         seen.push(format!("{request}: {:?}", hits.collect::<Vec<_>>()));
     }
-    let database = Store::open_read_only(&catalog.path().join("tools.db")).unwrap();
+    let database = ToolsDb::open_read_only(&catalog.path().join("tools.db")).unwrap();
     for (model, dimensions) in database.models().unwrap() {
         let key = database.model(&model, dimensions).unwrap().unwrap();
         let (vectors, damaged) = database.vectors(key, dimensions).unwrap();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use sqlx::Row;
-use toolscout_index::store::{Store, text_hash};
+use toolscout_index::tools_db::{ToolsDb, text_hash};
 use toolscout_index::{Catalog, DataDir, Error, Options, Writer};
 
 use super::error::StoreError;
@@ -88,7 +88,7 @@ impl PostgresStore {
         catalog: &Catalog,
         writer: &mut Writer,
     ) -> Result<usize, StoreError> {
-        let database = Store::open_read_only(&catalog.path().join("tools.db"))?;
+        let database = ToolsDb::open_read_only(&catalog.path().join("tools.db"))?;
         let mut texts: Vec<TextHash> = Vec::new();
         database.for_each_tool(|tool| {
             texts.extend(tool.texts);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use toolscout_index::store::Store;
+use toolscout_index::tools_db::Store;
 use toolscout_index::{Changes, DataDir, Options, Searcher, Tool, ToolId};
 
 use super::error::StoreError;
@@ -48,7 +48,7 @@ pub struct Imported {
 /// A catalog of a data directory.
 struct Source {
     searcher: Arc<Searcher>,
-    database: Store,
+    database: ToolsDb,
     /// Tells it from any other one.
     identity: String,
 }
@@ -56,7 +56,7 @@ struct Source {
 impl Source {
     fn open(data: &DataDir, name: &str) -> Result<Self, StoreError> {
         let catalog = data.open(name, Options::default())?;
-        let database = Store::open_read_only(&catalog.path().join("tools.db"))?;
+        let database = ToolsDb::open_read_only(&catalog.path().join("tools.db"))?;
         Ok(Source {
             searcher: catalog.searcher(),
             identity: database.state()?.identity,
@@ -233,7 +233,7 @@ impl PostgresStore {
     }
 
     /// Stores the vectors that the store lacks. Returns how many those were.
-    async fn import_vectors(&self, database: &Store) -> Result<u64, StoreError> {
+    async fn import_vectors(&self, database: &ToolsDb) -> Result<u64, StoreError> {
         let mut stored = 0;
         for (embedder, dimensions) in database.models()? {
             let Some(model) = database.model(&embedder, dimensions)? else {

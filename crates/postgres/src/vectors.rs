@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use toolscout_index::store::{opened_vector, sealed_vector, text_hash};
+use toolscout_index::tools_db::{opened_vector, sealed_vector, text_hash};
 use toolscout_index::{Embedder, EmbedderProfile, Error, Result};
 
 use super::error::StoreError;

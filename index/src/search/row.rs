@@ -6,8 +6,8 @@ use crate::companions;
 use crate::hit::Definition;
 use crate::language::Language;
 use crate::ranker::ToolWords;
-use crate::store::StoredTool;
 use crate::tool::{FLAGS, Labels, Tool, ToolId};
+use crate::tools_db::StoredTool;
 
 /// Bytes of a text that are asked at once whether they are ASCII.
 const ASCII_PART: usize = 64;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use toolscout_base::config::{RankerChange, changed};
 use toolscout_index::memory::{MAX_ENTRIES, SourceState, Switch};
-use toolscout_index::store::{Store, text_hash};
+use toolscout_index::tools_db::{ToolsDb, text_hash};
 use toolscout_index::{
     Catalog, DataDir, Embedder, EmbedderProfile, Error, Followed, Options, Ranker, Result,
     Searcher, Tool, ToolId, Writer,
@@ -308,7 +308,7 @@ impl Paced {
     }
 
     fn read(&self, texts: &[&str]) -> Result<Vec<Option<Vec<f32>>>> {
-        let store = Store::open_read_only(&self.database)?;
+        let store = ToolsDb::open_read_only(&self.database)?;
         let dimensions = self.inner.dimensions();
         let Some(model) = store.model(self.inner.id(), dimensions)? else {
             return Ok(Vec::new());

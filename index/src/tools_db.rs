@@ -78,7 +78,7 @@ const SCHEMA: &str = "
 /// Gives a catalog its random identity, which tells it from a later one of the same name.
 const GIVE_IDENTITY: &str =
     "INSERT OR IGNORE INTO meta VALUES ('identity', lower(hex(randomblob(16))))";
-/// The key of the digest of all tools and its generation: see [`Store::tools`].
+/// The key of the digest of all tools and its generation: see [`ToolsDb::tools`].
 const DIGEST: &str = "digest";
 /// The key of what the catalog follows: the generation, a space, and the source.
 const FOLLOWED: &str = "followed";
@@ -99,7 +99,7 @@ pub struct StoredTool {
     /// Identifies near-duplicates. `None` for a tool with too little text, and in a catalog that an
     /// earlier version wrote.
     pub fingerprint: Option<Fingerprint>,
-    /// What a model wrote about when to use it; `None` until it is read by [`Store::enrichment`].
+    /// What a model wrote about when to use it; `None` until it is read by [`ToolsDb::enrichment`].
     // Few tools have one, and it is larger than all the rest.
     pub enrichment: Option<Box<StoredEnrichment>>,
     /// What the owner says of it. Its texts are those of this and of the definition together: where the
@@ -162,7 +162,7 @@ pub enum Upserted {
 }
 
 /// A connection to a catalog's database.
-pub struct Store {
+pub struct ToolsDb {
     connection: Connection,
     path: PathBuf,
     /// The exclusive or of the current transaction's changes to the digest of all tools.
@@ -192,7 +192,7 @@ pub struct Followed {
 }
 
 impl Followed {
-    /// Reads what [`Store::set_followed`] writes.
+    /// Reads what [`ToolsDb::set_followed`] writes.
     fn parse(text: &str) -> Option<Self> {
         let (generation, rest) = text.split_once(' ')?;
         // The source comes last and may have spaces.
@@ -205,13 +205,13 @@ impl Followed {
     }
 }
 
-impl Store {
+impl ToolsDb {
     /// Creates the database if it does not exist. An interrupted creation leaves no tables.
     ///
     /// # Errors
-    /// As [`Store::open`].
+    /// As [`ToolsDb::open`].
     pub fn create(path: &Path) -> Result<()> {
-        Store::connect(path, OpenFlags::default()).map(drop)
+        ToolsDb::connect(path, OpenFlags::default()).map(drop)
     }
 
     /// Opens an existing database for reading and writing.
@@ -219,16 +219,16 @@ impl Store {
     /// # Errors
     /// [`Error::Store`] when it is damaged, has another layout, or cannot be written.
     pub fn open(path: &Path) -> Result<Self> {
-        Store::connect(path, OpenFlags::default() & !OpenFlags::SQLITE_OPEN_CREATE)
+        ToolsDb::connect(path, OpenFlags::default() & !OpenFlags::SQLITE_OPEN_CREATE)
     }
 
     /// Opens for reading; works in a read-only folder too.
     ///
     /// # Errors
-    /// As [`Store::open`], and [`StoreProblem::UnreadableLog`].
+    /// As [`ToolsDb::open`], and [`StoreProblem::UnreadableLog`].
     pub fn open_read_only(path: &Path) -> Result<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let mut store = Store::new(path, flags)?;
+        let mut store = ToolsDb::new(path, flags)?;
         store.named(store.connection.busy_timeout(BUSY_TIMEOUT))?;
         if store.version().is_err() {
             store.open_alone()?;
@@ -240,7 +240,7 @@ impl Store {
     fn new(path: &Path, flags: OpenFlags) -> Result<Self> {
         let connection =
             Connection::open_with_flags(path, flags).map_err(|e| store_error(path, e))?;
-        Ok(Store {
+        Ok(ToolsDb {
             connection,
             path: path.to_owned(),
             digest_change: Cell::new(0),
@@ -251,7 +251,7 @@ impl Store {
         if path.exists() || flags.contains(OpenFlags::SQLITE_OPEN_CREATE) {
             database::make_private(path).map_err(|e| store_error(path, e))?;
         }
-        let store = Store::new(path, flags)?;
+        let store = ToolsDb::new(path, flags)?;
         store.named(store.prepare())?;
         store.check_version()?;
         if store.meta("identity")?.is_none() {
@@ -350,7 +350,7 @@ impl Store {
         self.set_meta(FOLLOWED, &format!("{generation} {mark:x} {source}"))
     }
 
-    /// Starts a read transaction: until [`Store::end`] all reads see one state.
+    /// Starts a read transaction: until [`ToolsDb::end`] all reads see one state.
     ///
     /// # Errors
     /// [`Error::Store`].
@@ -473,10 +473,10 @@ impl Store {
         Ok(tools)
     }
 
-    /// As [`Store::tools`], one after another.
+    /// As [`ToolsDb::tools`], one after another.
     ///
     /// # Errors
-    /// As [`Store::tools`].
+    /// As [`ToolsDb::tools`].
     pub fn for_each_tool(&self, mut found: impl FnMut(StoredTool)) -> Result<()> {
         let mut statement =
             self.sql("SELECT key, id, server, texts, json, hash FROM tools ORDER BY id")?;
@@ -892,7 +892,7 @@ impl Store {
     }
 }
 
-/// What [`Store::refresh_texts`] stores.
+/// What [`ToolsDb::refresh_texts`] stores.
 fn texts_version() -> String {
     format!("{TEMPLATE_VERSION} {TEXTS_FORMAT}")
 }
@@ -1152,8 +1152,8 @@ mod tests {
     fn a_row_whose_id_is_not_of_its_server_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tools.db");
-        Store::create(&path).unwrap();
-        let store = Store::open(&path).unwrap();
+        ToolsDb::create(&path).unwrap();
+        let store = ToolsDb::open(&path).unwrap();
         store.begin_write().unwrap();
         store.upsert(&[Tool::new("mail", "send").unwrap()]).unwrap();
         store.commit().unwrap();

@@ -234,13 +234,13 @@ impl<'a> Record<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Store;
     use crate::tool::Tool;
+    use crate::tools_db::ToolsDb;
 
     fn tools(folder: &Path) -> Vec<StoredTool> {
         let path = folder.join("tools.db");
-        Store::create(&path).unwrap();
-        let store = Store::open(&path).unwrap();
+        ToolsDb::create(&path).unwrap();
+        let store = ToolsDb::open(&path).unwrap();
         store.begin_write().unwrap();
         for (server, name, description) in [
             ("", "alone", "A tool without a server."),

@@ -1,6 +1,6 @@
 //! The owner's words in the database of a catalog, as one document with its checksum.
 
-use super::{Store, checked_texts, searched};
+use super::{ToolsDb, checked_texts, searched};
 use crate::error::Result;
 use crate::owner_words::OwnerWords;
 use crate::tool::ToolId;
@@ -8,7 +8,7 @@ use crate::tool::ToolId;
 /// The key of the document: the checksum, a space, and the JSON.
 const KEY: &str = "owner_words";
 
-impl Store {
+impl ToolsDb {
     /// The document as it is stored; `None` without one. Equal texts are equal words.
     ///
     /// # Errors
@@ -17,7 +17,7 @@ impl Store {
         self.meta(KEY)
     }
 
-    /// Reads what [`Store::stored_owner_words`] returned.
+    /// Reads what [`ToolsDb::stored_owner_words`] returned.
     ///
     /// # Errors
     /// [`crate::Error::Store`] when it is not what was written.
@@ -34,7 +34,7 @@ impl Store {
     /// The owner's words; `None` for none.
     ///
     /// # Errors
-    /// As [`Store::read_owner_words`].
+    /// As [`ToolsDb::read_owner_words`].
     pub fn owner_words(&self) -> Result<Option<OwnerWords>> {
         let Some(stored) = self.stored_owner_words()? else {
             return Ok(None);

@@ -8,13 +8,13 @@ use std::collections::HashMap;
 
 use rusqlite::params;
 
-use super::Store;
+use super::ToolsDb;
 use crate::dense::TextHash;
 use crate::enrichment::Enrichment;
 use crate::error::Result;
 use crate::files::{self, CHECKSUM_BYTES};
-use crate::store::text_hash;
 use crate::tool::{Tool, ToolId};
+use crate::tools_db::text_hash;
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS enrichments (
         tool INTEGER PRIMARY KEY,
@@ -55,7 +55,7 @@ impl StoredEnrichment {
     }
 }
 
-impl Store {
+impl ToolsDb {
     /// Creates the table in a catalog of an earlier version.
     pub(super) fn add_enrichments(&self) -> Result<()> {
         if self.has_enrichments()? {
