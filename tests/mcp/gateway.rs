@@ -841,6 +841,10 @@ async fn a_long_result_comes_in_parts() {
     let found = words(&call(&reader, "read_more", found).await);
     assert!(found.contains("issue 77\""), "{found}");
 
+    let given = json!({ "names": ["read_more"] });
+    let described = words(&call(&reader, "describe_tool", given).await);
+    assert!(described.contains("JSON Pointer"), "{described}");
+
     let refused = call(&other, "call_tool", part).await;
     assert_eq!(refused.is_error, Some(true));
     assert!(

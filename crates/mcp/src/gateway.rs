@@ -71,7 +71,7 @@ use toolscout_finder::unknown_names::unknown_names;
 use toolscout_gate::gate::{
     Approvals, Call, CallOutcome, Caller, Definition, Directory, Gate, GateContext,
 };
-use toolscout_gate::tools::long_results::READ_MORE;
+use toolscout_gate::tools::long_results::{self, READ_MORE};
 use toolscout_gate::tools::{AbsentServer, Arguments, CallTimes, ErrorCode, Status, Toolset};
 use toolscout_gate::usage::Origin;
 use waiting_calls::WaitingCalls;
@@ -518,6 +518,8 @@ impl Session {
         for name in names {
             match self.resolve(&resolve::NamedCall::of(&name)).await {
                 Ok(tool) => tools.push(tool),
+                // It is in no catalog; the notes at the ends of long results name it.
+                Err(_) if name == READ_MORE => tools.push(Arc::new(long_results::read_more_tool())),
                 Err(problem) => problems.push(problem),
             }
         }

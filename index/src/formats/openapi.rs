@@ -148,6 +148,9 @@ fn unreadable(options: &ReadOptions, reason: String) -> Error {
 /// The name of the tools' server: the first words of the title, which names the API. Where the caller
 /// has tools under the whole title, as earlier versions named it, that name stays.
 fn server(root: &Value, options: &ReadOptions) -> String {
+    if let Some(server) = &options.server {
+        return server.clone();
+    }
     let title = root.pointer("/info/title").and_then(Value::as_str);
     let title = title.unwrap_or_default();
     let (whole, short) = (names::slug(title), names::short(title));
@@ -155,9 +158,6 @@ fn server(root: &Value, options: &ReadOptions) -> String {
         true => whole,
         false => short,
     };
-    if let Some(server) = &options.server {
-        return server.clone();
-    }
     if !titled.is_empty() {
         return titled;
     }

@@ -3,7 +3,7 @@
 use super::legs::LegScores;
 use super::{RequestScores, RequestTexts, Search};
 use crate::document::{Field, field_head};
-use crate::hit::{EverydayWords, Explain, LegScore, MatchedField, Moved};
+use crate::hit::{EverydayWords, Explain, FuzzyEdit, LegScore, MatchedField, Moved};
 use crate::lexical::Origin;
 use crate::text;
 use crate::tool::Tool;
@@ -42,7 +42,7 @@ pub(super) fn explain(
         lexical: leg_score(search, tool, &scores.lexical).filter(|score| score.raw > 0.0),
         dense,
         matched,
-        fuzzy: request.terms[0].fuzzy.clone(),
+        fuzzy: corrections(request),
         everyday: everyday_words(request),
         clauses: request.clauses().to_vec(),
         translation: request.translation().map(str::to_owned),
@@ -54,6 +54,19 @@ pub(super) fn explain(
         memory_moved: memory_moved(search, tool, scores),
         owner_words: search.owner_effects(tool, request, scores),
     }
+}
+
+/// The corrected words of a request. A long one is corrected in its parts only.
+fn corrections(request: &RequestTexts) -> Vec<FuzzyEdit> {
+    let mut corrections: Vec<FuzzyEdit> = Vec::new();
+    for terms in &request.terms {
+        for edit in &terms.fuzzy {
+            if !corrections.contains(edit) {
+                corrections.push(edit.clone());
+            }
+        }
+    }
+    corrections
 }
 
 /// The everyday phrases of a request, with the words that were added for them.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolscout_base::printable::excerpt;
+use toolscout_index::Tool;
 use uuid::Uuid;
 
 use crate::llm::ToolSpec;
@@ -85,6 +86,15 @@ pub fn read_more_spec() -> ToolSpec {
     let description =
         "Reads on in a result that was too long to be shown whole, or selects a part of it.";
     ToolSpec::new(READ_MORE, description, parameters)
+}
+
+/// The same as a tool that is described to clients.
+pub fn read_more_tool() -> Tool {
+    let spec = read_more_spec();
+    let mut tool = Tool::new("", READ_MORE).expect("the name is valid");
+    tool.input_schema = spec.parameters;
+    tool.annotations.read_only_hint = Some(true);
+    tool.with_description(spec.description)
 }
 
 impl LongText {
