@@ -138,8 +138,13 @@ impl Skills {
     pub fn publish(&self, catalog: &Catalog) -> toolscout_index::Result<()> {
         let searcher = catalog.searcher();
         let mut published = BTreeMap::new();
-        for tool in searcher.tools().filter(|tool| tool.id.server() == SERVER) {
-            published.insert(tool.id.clone(), tool);
+        // By id first, so that only its own tools are read.
+        for id in searcher.ids_after(None) {
+            if id.server() == SERVER
+                && let Some(tool) = searcher.tool(id)
+            {
+                published.insert(id.clone(), tool);
+            }
         }
         let is_published = |(id, skill): (&ToolId, &Skill)| {
             published.get(id).is_some_and(|tool| **tool == skill.tool)

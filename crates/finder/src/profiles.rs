@@ -286,7 +286,7 @@ impl ProfiledSearch {
     }
 
     /// The ids of its tools, computed anew when the catalog has changed.
-    fn ids(&self) -> Arc<BTreeSet<String>> {
+    fn known_ids(&self) -> Arc<BTreeSet<String>> {
         // Read before the tools: if they change in between, the next call sees another version and
         // reads them again.
         let version = self.catalog.version();
@@ -347,7 +347,7 @@ impl ToolSearch for ProfiledSearch {
         if !self.catalog.lists_tools() {
             return self.search_unlisted(request);
         }
-        let ids = self.ids();
+        let ids = self.known_ids();
         let mut request = request.clone();
         if request.filter.ids.is_empty() {
             request.filter.ids = Arc::clone(&ids);
@@ -379,6 +379,13 @@ impl ToolSearch for ProfiledSearch {
         tools
     }
 
+    fn ids(&self) -> Vec<ToolId> {
+        let known = self.known_ids();
+        let mut ids = self.catalog.ids();
+        ids.retain(|id| known.contains(id.as_str()));
+        ids
+    }
+
     fn lists_tools(&self) -> bool {
         self.catalog.lists_tools()
     }
@@ -389,7 +396,7 @@ impl ToolSearch for ProfiledSearch {
 
     fn count(&self) -> usize {
         match self.lists_tools() {
-            true => self.ids().len(),
+            true => self.known_ids().len(),
             // Those of the profile are among them.
             false => self.catalog.count(),
         }

@@ -361,9 +361,13 @@ async fn matching(
     let searcher = catalog.searcher();
     let matching = cpu_pool.run(move || {
         let mut ids = Vec::new();
-        for tool in searcher.tools() {
-            if filter.accepts(&tool) {
-                ids.push(tool.id.clone());
+        for id in searcher.ids_after(None) {
+            // A definition is read only if the filter asks for more than the id.
+            let passes = filter.accepts_id(id)
+                && (!filter.reads_content()
+                    || searcher.tool(id).is_some_and(|tool| filter.accepts(&tool)));
+            if passes {
+                ids.push(id.clone());
             }
         }
         ids

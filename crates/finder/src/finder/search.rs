@@ -27,6 +27,11 @@ pub trait ToolSearch: Send + Sync {
     /// All tools in the order of ids.
     fn tools(&self) -> Vec<Arc<Tool>>;
 
+    /// The ids of all tools, in order. Reads no definition where the implementation can do without.
+    fn ids(&self) -> Vec<ToolId> {
+        self.tools().iter().map(|tool| tool.id.clone()).collect()
+    }
+
     /// The tools that this name may call, in the order of ids.
     fn named(&self, name: &str) -> Vec<Arc<Tool>> {
         let mut tools = self.tools();

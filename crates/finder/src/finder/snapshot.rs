@@ -107,6 +107,10 @@ impl<S: SnapshotSource> ToolSearch for S {
         self.snapshot().tools().collect()
     }
 
+    fn ids(&self) -> Vec<ToolId> {
+        self.snapshot().ids_after(None).cloned().collect()
+    }
+
     fn named(&self, name: &str) -> Vec<Arc<Tool>> {
         named(&self.snapshot(), name)
     }

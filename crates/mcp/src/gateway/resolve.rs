@@ -105,12 +105,9 @@ impl NamedCall {
         match named.as_slice() {
             [only] => Ok(Arc::clone(only)),
             [] => {
-                let tools = search.tools();
-                let nearest = model_names::nearest(
-                    name,
-                    tools.iter().map(|tool| tool.id.as_str()),
-                    MAX_OFFERED,
-                );
+                let ids = search.ids();
+                let nearest =
+                    model_names::nearest(name, ids.iter().map(ToolId::as_str), MAX_OFFERED);
                 Err(unknown(name, &nearest))
             }
             several => {

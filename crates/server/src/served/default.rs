@@ -77,6 +77,10 @@ impl ToolSearch for DefaultSearch {
         self.get(ToolSearch::tools).unwrap_or_default()
     }
 
+    fn ids(&self) -> Vec<ToolId> {
+        self.get(ToolSearch::ids).unwrap_or_default()
+    }
+
     fn named(&self, name: &str) -> Vec<Arc<Tool>> {
         self.get(|search| search.named(name)).unwrap_or_default()
     }
