@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use toolscout::store::{Existing, PostgresStore, StoreError};
 use toolscout_index::embed::{Hashing, StaticTable};
-use toolscout_index::tools_db::Store;
+use toolscout_index::tools_db::ToolsDb;
 use toolscout_index::{
     Catalog, DataDir, Options, OwnerWords, Query, Ranker, SearchOptions, Settings, Tool,
 };

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use toolscout_index::tools_db::Store;
+use toolscout_index::tools_db::ToolsDb;
 use toolscout_index::{Changes, DataDir, Options, Searcher, Tool, ToolId};
 
 use super::error::StoreError;
