@@ -731,7 +731,7 @@ class SearchHit(TypedDict):
     serves: NotRequired[str | None]
 
 
-SearchMatch: TypeAlias = Literal["good", "possible", "none"]
+SearchMatch: TypeAlias = Literal["none", "possible", "good"]
 
 
 SearchMode: TypeAlias = Literal["lexical", "dense", "hybrid", "auto"]

@@ -2573,7 +2573,7 @@ export interface components {
             tags?: string[];
         };
         /**
-         * @description How the scores of the legs are combined.
+         * @description How the legs' scores are joined.
          * @enum {string}
          */
         SearchFusion: "convex" | "rrf";
@@ -2609,12 +2609,12 @@ export interface components {
             serves?: string | null;
         };
         /**
-         * @description How well the hits of a search serve the request.
+         * @description How well an answer serves its request.
          * @enum {string}
          */
-        SearchMatch: "good" | "possible" | "none";
+        SearchMatch: "none" | "possible" | "good";
         /**
-         * @description The retrieval legs of a search. `auto` is hybrid where the catalog has vectors, else lexical.
+         * @description The retrieval legs of a search.
          * @enum {string}
          */
         SearchMode: "lexical" | "dense" | "hybrid" | "auto";
@@ -2753,7 +2753,7 @@ export interface components {
             total: number;
         };
         /**
-         * @description The parts of the pipeline that ran: less than `full` only where a budget required it.
+         * @description How much of the pipeline runs, the most expensive first. An answer names the one that ran.
          * @enum {string}
          */
         SearchVariant: "full" | "instant" | "whole" | "lexical";
@@ -3277,7 +3277,7 @@ export interface components {
             version: string;
         };
         /**
-         * @description The format of the found tools, ready to be passed to a model.
+         * @description The formats in which tools are written, for models and programs.
          * @enum {string}
          */
         ToolFormat: "openai" | "openai_responses" | "anthropic" | "anthropic_reference" | "mcp" | "names" | "signature";

@@ -35,7 +35,7 @@ impl Listing {
     /// The names of all catalogs, sorted, including damaged ones.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`](crate::Error::Io).
     pub fn names(&mut self) -> Result<Arc<BTreeSet<String>>> {
         let path = self.path();
         // Before it is read: what changes meanwhile is noticed the next time.
@@ -59,7 +59,7 @@ impl Listing {
     /// reading.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`](crate::Error::Io).
     pub fn count(&mut self) -> Result<usize> {
         match self.folder {
             Some(_) => Ok(self.names.len()),
