@@ -10,7 +10,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use super::exit::UsageError;
 use super::output::print_stderr;
 use crate::config::{AgentSettings, Limits, ResultFormat, SECONDS, SIZE};
-use crate::mcp::config::{add_header, is_url, load, parse_server};
+use crate::mcp::config::{self, add_header, is_url, load, parse_server};
 use crate::mcp::login::Logins;
 use crate::mcp::{OnChange, PoolConfig, ServerConfig};
 use crate::printable::name;
@@ -53,6 +53,15 @@ impl McpArgs {
             self.mcp.push(file);
         }
         self
+    }
+
+    /// The names of the servers that the files switch off.
+    pub fn disabled(&self) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for path in &self.mcp {
+            names.extend(config::disabled(path)?);
+        }
+        Ok(names)
     }
 
     /// The servers, how changed tools are treated, and the logins of the data directory. Of two

@@ -648,6 +648,18 @@ async fn calls_of_a_client_over_standard_streams_teach_the_memory() {
 }
 
 #[tokio::test]
+async fn disabled_servers_are_listed_and_are_no_failure() {
+    let world = World::new();
+    let mut servers = configuration(&[double("a", &[])]);
+    servers["mcpServers"]["shop"] = json!({ "command": "shop", "disabled": true });
+    std::fs::write(world.path("servers.json"), servers.to_string()).expect("written");
+    let listed = world.ok(&["mcp", "list"]).await;
+    assert!(listed.contains("a\tstdio\tok"), "{listed}");
+    let disabled = "shop\t\tdisabled\tnone\t`toolscout mcp enable shop` uses it again";
+    assert!(listed.contains(disabled), "{listed}");
+}
+
+#[tokio::test]
 async fn a_server_without_its_variable_holds_up_no_other() {
     let world = World::new();
     let mut servers = configuration(&[double("a", &[])]);

@@ -247,14 +247,7 @@ pub enum ConfigError {
 /// # Errors
 /// [`ConfigError`] naming the file.
 pub fn load(path: &Path, environment: Environment<'_>) -> Result<Vec<ServerConfig>, ConfigError> {
-    let text = regular_file::read_to_string(path).map_err(|source| ConfigError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
-    let entries = entries_of(&text).map_err(|reason| ConfigError::Malformed {
-        path: path.to_owned(),
-        reason,
-    })?;
+    let entries = read_entries(path)?;
     // A replaced name must be none of those in the file either, also of entries further down.
     let mut taken: BTreeSet<String> = entries.keys().cloned().collect();
     let mut servers = Vec::new();
@@ -278,6 +271,33 @@ pub fn load(path: &Path, environment: Environment<'_>) -> Result<Vec<ServerConfi
         servers.push(server);
     }
     Ok(servers)
+}
+
+/// The names of the servers that a file keeps and switches off with `"disabled": true`.
+///
+/// # Errors
+/// [`ConfigError`] naming the file.
+pub fn disabled(path: &Path) -> Result<Vec<String>, ConfigError> {
+    let mut names = Vec::new();
+    for (name, value) in read_entries(path)? {
+        if let Ok(entry) = read_entry(value)
+            && entry.disabled
+        {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+fn read_entries(path: &Path) -> Result<Map<String, Value>, ConfigError> {
+    let text = regular_file::read_to_string(path).map_err(|source| ConfigError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    entries_of(&text).map_err(|reason| ConfigError::Malformed {
+        path: path.to_owned(),
+        reason,
+    })
 }
 
 /// The entries of a file of servers, by name.

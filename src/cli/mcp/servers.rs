@@ -13,10 +13,11 @@ use crate::clock::unix_ms;
 use crate::mcp::config::{HttpProtocol, ServerConfig, Transport};
 use crate::mcp::login::{Login, Logins, has_authorization};
 use crate::mcp::sync::{FetchError, OfferedTools, fetch_all};
-use crate::printable::counted;
+use crate::printable::{self, counted};
 
 /// Connects to each MCP server once, and shows whether it answers, whether it needs a login, and
-/// until when its login is valid. The exit code is 1 when a server cannot be used.
+/// until when its login is valid. Lists disabled servers too. The exit code is 1 if a server that is
+/// not disabled cannot be used.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  toolscout mcp servers --mcp servers.json\n  toolscout mcp servers --mcp servers.json --json"
@@ -63,6 +64,8 @@ impl Args {
             true => Outcome::Success,
             false => Outcome::Failure,
         };
+        // They are no failure: somebody has switched them off.
+        rows.extend(mcp.disabled()?.into_iter().map(Row::of_disabled));
         if context.printer.is_json() {
             let servers: Vec<Value> = rows.iter().map(Row::to_json).collect();
             context.printer.json(&json!({ "servers": servers }))?;
@@ -76,6 +79,21 @@ impl Args {
 }
 
 impl Row {
+    fn of_disabled(server: String) -> Self {
+        Row {
+            detail: format!(
+                "`toolscout mcp enable {}` uses it again",
+                printable::name(&server)
+            ),
+            server,
+            transport: "",
+            state: "disabled",
+            tools: None,
+            login: None,
+            has_key: false,
+        }
+    }
+
     fn of(
         server: &ServerConfig,
         fetched: Result<OfferedTools, FetchError>,
