@@ -97,6 +97,39 @@ fn the_architecture_names_every_crate() {
 }
 
 #[test]
+fn the_architecture_names_modules_that_exist() {
+    let architecture = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("a page");
+    let sources: Vec<PathBuf> = members()
+        .iter()
+        .map(|member| root().join(member).join("src"))
+        .collect();
+    let mut unknown = Vec::new();
+    for name in architecture.split('`').skip(1).step_by(2) {
+        // The name of a module within its crate or within the program, or the path of a file.
+        let is_path = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_/.".contains(c);
+        let is_data = name.ends_with(".manifest");
+        if !name.contains('/') || !name.chars().all(is_path) || is_data {
+            continue;
+        }
+        let (first, rest) = name.split_once('/').expect("a slash");
+        let of_crate = match first {
+            "http" => "crates/server/src".to_owned(),
+            "store" => "crates/postgres/src".to_owned(),
+            "cli" => "src/cli".to_owned(),
+            other => format!("crates/{other}/src"),
+        };
+        let mut places: Vec<PathBuf> = sources.iter().map(|source| source.join(name)).collect();
+        places.push(root().join(name));
+        places.push(root().join(of_crate).join(rest));
+        let exists = |place: &PathBuf| place.exists() || place.with_extension("rs").exists();
+        if !places.iter().any(exists) {
+            unknown.push(name);
+        }
+    }
+    assert!(unknown.is_empty(), "no module or file: {unknown:?}");
+}
+
+#[test]
 fn what_is_not_run_over_postgres_is_a_test_with_a_reason() {
     let list = fs::read_to_string(root().join("tests/embedded_store.txt")).unwrap();
     for line in list.lines().filter(|line| !line.starts_with('#')) {

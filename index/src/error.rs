@@ -189,7 +189,7 @@ pub enum QueryProblem {
     #[error("the query is empty; describe in a few words what the tool should do")]
     Empty,
     /// More texts than allowed.
-    #[error("{count} query texts, {max} are allowed")]
+    #[error("{count} query texts, {max} are allowed; search for the others in another query")]
     TooManyTexts {
         /// Texts given.
         count: usize,
@@ -231,7 +231,7 @@ pub enum MemoryEntryProblem {
     #[error("an empty request cannot be remembered")]
     Empty,
     /// A request longer than a search reads.
-    #[error("a request of {bytes} bytes cannot be remembered, {max} are allowed")]
+    #[error("a request of {bytes} bytes cannot be remembered, {max} are allowed; shorten it")]
     TooLong {
         /// Its length in bytes.
         bytes: usize,

@@ -1,6 +1,6 @@
 //! `toolscout add`: registers tools.
 
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -163,8 +163,9 @@ pub fn upsert(writer: &mut Writer, tools: Vec<Tool>, interrupt: &Interrupt) -> R
 
 /// Where to send tools that are stored. Parsed they take five times the memory of their text, which
 /// the commit needs; freeing them takes a while, in which the disk is written.
-fn free_beside() -> Sender<Vec<Tool>> {
-    let (sender, stored) = mpsc::channel();
+fn free_beside() -> SyncSender<Vec<Tool>> {
+    // A longer queue would hold as much memory as it is meant to free.
+    let (sender, stored) = mpsc::sync_channel(2);
     // Where it cannot be started, sending fails and the sender frees them.
     let _ = thread::Builder::new().spawn(|| free(stored));
     sender

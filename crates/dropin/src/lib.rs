@@ -1,13 +1,14 @@
 //! A model's API with tool search in front of it, for agents that others wrote: they change their
 //! base URL and nothing else.
 //!
-//! Of a request with many tools the model sees a few and a search tool. A round in which it
-//! searches is answered here and hidden from the client; everything else passes as it came.
+//! If a request has many tools, the model sees a few of them and a search tool. The endpoint answers
+//! a round in which the model searches, and hides it from the client. Everything else passes
+//! unchanged.
 //!
 //! - [`DropIn::answer`]: answers a request.
 //! - `dialect`: what differs between the APIs. `exchange` is the loop that all of them share.
 //! - `tool_list` and `catalogs`: the tools of a request, and the catalogs they are found in.
-//! - `memory`: what clients do not see of their conversations, and providers must see again.
+//! - `kept_conversations`: what clients do not see of their conversations, and providers must see again.
 
 mod extra;
 mod failure;

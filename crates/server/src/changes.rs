@@ -170,7 +170,8 @@ pub async fn review(
     let who = grant.sender();
     // A task of its own, so that a client that disconnects does not leave the catalog without the
     // decision.
-    let deciding = tokio::spawn(async move { decide(&app, catalog, review, who).await });
+    let tasks = app.background.clone();
+    let deciding = tasks.spawn(async move { decide(&app, catalog, review, who).await });
     match deciding.await {
         Ok(decided) => decided.map(Json),
         Err(error) => Err(ApiError::internal(error)),

@@ -160,9 +160,11 @@ impl ApiError {
                 "method_not_allowed",
                 "this route does not support this method; the Allow header lists those it supports",
             ),
-            StatusCode::PAYLOAD_TOO_LARGE => {
-                ApiError::invalid(status, "body_too_large", "the body is too large")
-            }
+            StatusCode::PAYLOAD_TOO_LARGE => ApiError::invalid(
+                status,
+                "body_too_large",
+                "the body is too large; send its parts in several requests",
+            ),
             // No layer should do this by itself, so it is logged.
             _ if status.is_server_error() => {
                 ApiError::internal(format!("a layer answered {status}"))
@@ -175,13 +177,14 @@ impl ApiError {
         }
     }
 
-    fn unavailable(detail: &Error) -> Self {
+    /// The answer while an embedding model does not work. `reason` is for clients.
+    fn unavailable(detail: &Error, reason: &str) -> Self {
         ApiError {
             detail: Some(detail.to_string()),
             ..ApiError::busy(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "embedder_failed",
-                "the embedding model failed; search with mode `lexical` meanwhile",
+                format!("{reason}; search with mode `lexical` meanwhile"),
             )
         }
     }
@@ -209,9 +212,12 @@ impl From<Error> for ApiError {
                 code,
                 "another process is writing to this catalog; try again later (searches are not affected)",
             ),
-            Error::Embedder { .. } | Error::DimensionMismatch { .. } => {
-                ApiError::unavailable(&error)
-            }
+            // The reason may name an address or a folder, which clients need not know.
+            Error::Embedder { .. } => ApiError::unavailable(
+                &error,
+                "the embedding model failed; the server's log says why",
+            ),
+            Error::DimensionMismatch { .. } => ApiError::unavailable(&error, &error.to_string()),
             // Damaged data and invalid stored settings are not the fault of the request.
             _ => ApiError::internal(hints::describe(&error)),
         }

@@ -8,6 +8,7 @@ use axum::extract::FromRef;
 use axum::http::StatusCode;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
 use toolscout_index::ToolId;
 use toolscout_index::memory::Source;
 
@@ -182,6 +183,8 @@ pub struct AppState {
     pub(super) model_bodies: BodyBudget,
     /// The calls that were tried out, counted against the limits of a run.
     pub(super) ledgers: Ledgers,
+    /// The tasks that belong to no request.
+    pub(super) background: TaskTracker,
     pub(super) shutdown: Shutdown,
 }
 
@@ -225,6 +228,7 @@ impl App {
             agent_conversations: KnownConversations::default(),
             model_bodies: BodyBudget::new(limits.model_body_bytes, limits.search_patience),
             ledgers: Ledgers::default(),
+            background: TaskTracker::new(),
             shutdown,
             parts,
         })))
@@ -257,12 +261,12 @@ impl App {
         }
         model_api::warn_of_missing_keys(self).await;
         self.access.become_ready();
-        // These run in the background until the shutdown.
-        tokio::spawn(self.clone().look_at_names());
-        tokio::spawn(self.clone().look_at_keys());
-        tokio::spawn(write_by_itself(self.clone()));
+        // Until the shutdown.
+        self.background.spawn(self.clone().look_at_names());
+        self.background.spawn(self.clone().look_at_keys());
+        self.background.spawn(write_by_itself(self.clone()));
         if self.store.is_some() {
-            tokio::spawn(self.clone().sweep());
+            self.background.spawn(self.clone().sweep());
         }
         Ok(())
     }
@@ -378,6 +382,14 @@ impl App {
                     "loads did not end after their next step; what they committed stays"
                 );
             }
+        }
+        // They end with the shutdown, and must not use catalogs or the store while these close.
+        self.background.close();
+        if timeout(LAST_STEP_TIMEOUT, self.background.wait())
+            .await
+            .is_err()
+        {
+            tracing::error!("work in the background did not end with the shutdown");
         }
         // Only after the last call and the last search, since it records their use.
         let usage = self.usage.clone();
