@@ -9,7 +9,7 @@ use axum::extract::State;
 use serde_json::{Value, json};
 use toolscout_index::formats::{self, Emit};
 use toolscout_index::{Hit, Query, Results, SearchOptions, Searcher, Tool, ToolId};
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 
 use super::App;
 use super::access::{Grant, Reading};
@@ -17,6 +17,7 @@ use super::envelope::RequestId;
 use super::error::{ApiError, ApiResult};
 use super::extract::{Json, QueryString};
 use super::feedback::identity;
+use super::served::OpenCatalog;
 use super::tokens::Source;
 use toolscout_base::budget;
 use toolscout_base::telemetry::traces;
@@ -50,21 +51,10 @@ pub async fn search(
         catalog.reach(generation).await?;
     }
     let searcher = catalog.searcher_for(&prepared.query).await?;
-    let format = prepared.output.as_ref().map(|output| output.format);
-    let served = catalog.searcher();
+    let recorded = RecordedSearch::begin(&app, &grant, &catalog, &prepared, &request_id);
     let store_is_away = catalog.store_problem().is_some();
-    let span = traces::search_span();
     let signer = app.feedback.signer();
-    let place = Place {
-        catalog: Some(catalog.name.clone()),
-        profile: None,
-    };
-    let drawn = app.usage.is_compared(&place);
-    let drawn = drawn.then(|| (prepared.query.clone(), request_id.clone()));
-    let (origin, queries) = (
-        grant.origin(place),
-        app.usage.queries(prepared.query.texts()),
-    );
+    let span = recorded.span.clone();
     let run = move || {
         let context = SearchContext {
             catalog: [&catalog.name, identity(&searcher)],
@@ -73,25 +63,71 @@ pub async fn search(
         };
         prepared.run(&searcher, &signer, &context)
     };
-    let outcome = app.cpu_pool.run(run).instrument(span.clone()).await;
+    let outcome = app.cpu_pool.run(run).instrument(span).await;
     let (mut answer, results) = outcome.inspect_err(|_| app.metrics.rejected("search_queue"))??;
     if answer.degraded.is_none() && store_is_away {
-        answer.degraded = Some(DegradedReport::store_unreachable(&served));
+        answer.degraded = Some(DegradedReport::store_unreachable(&recorded.served));
     }
-    app.metrics.search(&results);
-    if let Some(drawn) = drawn {
-        app.usage.compare(compared(origin.clone(), drawn, &results));
-    }
-    app.usage
-        .searched(search_use(origin, queries, &results, format));
-    if let Some(format) = format {
-        let tools = results.hits.iter().map(|hit| hit.tool.shared());
-        let shown = answer.budget.as_ref().map(|budget| budget.tokens);
-        app.token_savings
-            .count(Source::Search, served, tools.collect(), format, shown);
-    }
-    traces::record_search(&span, &results);
+    recorded.finish(&app, &answer, &results);
     Ok(Json(answer))
+}
+
+/// What metrics, traces, the record of use and the shadow need of a search.
+struct RecordedSearch {
+    origin: Origin,
+    /// The texts of the queries, if they are recorded.
+    queries: Vec<String>,
+    /// The query with the id of its request, if a shadow answers it too.
+    compared: Option<(Query, String)>,
+    format: Option<Emit>,
+    /// The newest snapshot, which has all tools.
+    served: Arc<Searcher>,
+    span: Span,
+}
+
+impl RecordedSearch {
+    fn begin(
+        app: &App,
+        grant: &Grant,
+        catalog: &OpenCatalog,
+        prepared: &PreparedSearch,
+        request_id: &str,
+    ) -> Self {
+        let place = Place {
+            catalog: Some(catalog.name.clone()),
+            profile: None,
+        };
+        let mut compared = None;
+        if app.usage.is_compared(&place) {
+            compared = Some((prepared.query.clone(), request_id.to_owned()));
+        }
+        RecordedSearch {
+            origin: grant.origin(place),
+            queries: app.usage.queries(prepared.query.texts()),
+            compared,
+            format: prepared.output.as_ref().map(|output| output.format),
+            served: catalog.searcher(),
+            span: traces::search_span(),
+        }
+    }
+
+    fn finish(self, app: &App, answer: &SearchAnswer, results: &Results) {
+        app.metrics.search(results);
+        if let Some(query) = self.compared {
+            app.usage
+                .compare(compared(self.origin.clone(), query, results));
+        }
+        let format = self.format;
+        app.usage
+            .searched(search_use(self.origin, self.queries, results, format));
+        if let Some(format) = format {
+            let tools = results.hits.iter().map(|hit| hit.tool.shared());
+            let shown = answer.budget.as_ref().map(|budget| budget.tokens);
+            app.token_savings
+                .count(Source::Search, self.served, tools.collect(), format, shown);
+        }
+        traces::record_search(&self.span, results);
+    }
 }
 
 /// Searches a catalog, for links and shells.
