@@ -258,7 +258,7 @@ impl AgentArgs {
         let name = profile.name();
         let message = format!(
             "--profile {name} is a profile of the settings, and a server offers all of those: at /mcp/p/{name}, and to \
-             requests with X-Toolscout-AgentProfile; give a preset or a file here"
+             requests with X-Toolscout-Profile; give a preset or a file here"
         );
         Err(UsageError(message).into())
     }

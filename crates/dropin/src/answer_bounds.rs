@@ -56,7 +56,7 @@ pub(super) struct HeldAnswer {
 }
 
 impl AnswerMemory {
-    /// KeptConversations for some of the longest answers.
+    /// Memory for some of the longest answers.
     pub fn new(limits: AnswerLimits) -> Self {
         let units = limits.bytes.saturating_mul(LONGEST_AT_A_TIME) / UNIT;
         AnswerMemory {

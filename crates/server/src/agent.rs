@@ -501,9 +501,13 @@ pub async fn read(
     let before = agent.is_running(&scope, &conversation);
     let (wanted, within) = (conversation.clone(), scope.clone());
     let stored = with_sessions(&agent, move |sessions| {
+        // Before the turns too: if the lease of a lost node ends between the two, the turn would still
+        // be running in a conversation in which nothing runs.
+        let before = sessions.runs_elsewhere(&within, &wanted)?;
         let turns = sessions.turns(&within, &wanted)?;
         let of = sessions.agent_of(&within, &wanted)?;
-        Ok((turns, of, sessions.runs_elsewhere(&within, &wanted)?))
+        let elsewhere = before || sessions.runs_elsewhere(&within, &wanted)?;
+        Ok((turns, of, elsewhere))
     });
     let (turns, of, elsewhere) = stored.await?;
     // Every conversation has a turn, so an empty list means that there is none in this scope.
