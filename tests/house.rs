@@ -112,6 +112,10 @@ fn the_architecture_names_modules_that_exist() {
             continue;
         }
         let (first, rest) = name.split_once('/').expect("a slash");
+        // A folder of a package, which the text names.
+        if rest.is_empty() {
+            continue;
+        }
         let of_crate = match first {
             "http" => "crates/server/src".to_owned(),
             "store" => "crates/postgres/src".to_owned(),
