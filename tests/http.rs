@@ -24,6 +24,7 @@ mod http {
     pub mod model;
     pub mod model_bounds;
     pub mod model_clients;
+    pub mod model_passing;
     pub mod model_service;
     pub mod model_streams;
     pub mod profiles;

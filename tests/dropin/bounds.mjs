@@ -67,11 +67,9 @@ async function noRoutes({ server }) {
   const [openai, anthropic] = [client(OpenAI, server.url, KEY), client(Anthropic, server.url, KEY)];
   const names = /is no route of this server; of the providers' APIs it has POST \/v1\/chat\/completions/;
   const calls = [
-    () => openai.embeddings.create({ model: "m", input: "a" }),
     () => openai.completions.create({ model: "m", prompt: "a" }),
-    () => openai.responses.retrieve("resp_1"),
-    () => openai.models.retrieve("m"),
-    () => anthropic.messages.batches.list(),
+    () => openai.moderations.create({ input: "a" }),
+    () => anthropic.completions.create({ model: "m", prompt: "a", max_tokens_to_sample: 1 }),
   ];
   for (const call of calls) await assert.rejects(call, { status: 404, message: names });
 }

@@ -84,6 +84,11 @@ impl Provider {
             .collect()
     }
 
+    /// The address, the headers and the body of the last request.
+    pub fn last(&self) -> (String, HeaderMap, String) {
+        self.state.requests.lock().unwrap().last().unwrap().clone()
+    }
+
     fn last_headers(&self) -> HeaderMap {
         self.state
             .requests

@@ -43,10 +43,9 @@ async fn a_base_url_with_one_v1_too_few_or_too_many_is_served() {
 async fn paths_of_the_providers_that_are_no_routes_say_which_there_are() {
     let (server, _provider) = start(|_| {}).await;
     for path in [
-        "/v1/embeddings",
         "/v1/completions",
         "/v1/chat/completion",
-        "/embeddings",
+        "/images",
         "/v1/v1/moderations",
     ] {
         let answer = server.post(path, &json!({})).await;
@@ -63,7 +62,7 @@ async fn paths_of_the_providers_that_are_no_routes_say_which_there_are() {
             "{message}"
         );
     }
-    let batches = server.post("/v1/messages/batches", &json!({})).await;
+    let batches = server.post("/v1/messages/other", &json!({})).await;
     assert_eq!(
         (batches.status.as_u16(), &batches.body["type"]),
         (404, &json!("error"))
@@ -72,7 +71,7 @@ async fn paths_of_the_providers_that_are_no_routes_say_which_there_are() {
     assert_eq!(wrong.status, 405);
     assert_eq!(wrong.body["error"]["type"], "invalid_request_error");
     assert_eq!(wrong.headers["allow"], "POST");
-    let files = server.request(Method::GET, "/v1/files");
+    let files = server.request(Method::GET, "/v1/skills");
     let files = read(files.header("anthropic-version", "2023-06-01")).await;
     assert_eq!(files.body["type"], "error", "{files:?}");
     // What belongs to none of them is told as everywhere else.
@@ -83,7 +82,7 @@ async fn paths_of_the_providers_that_are_no_routes_say_which_there_are() {
     );
     assert!(other.body["error"]["request_id"].is_string(), "{other:?}");
     let none = Server::start().await;
-    let answer = none.post("/v1/embeddings", &json!({})).await;
+    let answer = none.post("/v1/completions", &json!({})).await;
     assert!(answer.body["error"]["request_id"].is_string(), "{answer:?}");
 }
 
@@ -290,7 +289,7 @@ async fn the_log_has_the_path_of_a_request_that_no_route_answers() {
     let provider = Provider::start().await;
     let logged = Logged::start(tempfile::tempdir().unwrap(), &["--llm", &provider.url]).await;
     let long = format!("/v1/{}", "x".repeat(1_000));
-    let paths = ["/v1/embeddings", "/v1/messages/batches", "/nothing", &long];
+    let paths = ["/v1/completions", "/v1/messages/other", "/nothing", &long];
     for path in paths {
         logged
             .post(&format!("{path}?key=secret"), &json!({}), &[])

@@ -301,6 +301,15 @@ pub fn add_agents<'a>(list: &Bytes, agents: impl Iterator<Item = Option<&'a str>
     json::bytes(&list)
 }
 
+/// An agent as a model, if this is the name of one of them.
+pub fn agent_alone<'a>(
+    model: &str,
+    mut agents: impl Iterator<Item = Option<&'a str>>,
+) -> Option<Bytes> {
+    let agent = agents.find(|agent| model_of(*agent) == model)?;
+    Some(json::bytes(&agent_entry(agent)))
+}
+
 /// A list of models that has the agents alone.
 pub fn agents_alone<'a>(agents: impl Iterator<Item = Option<&'a str>>) -> Bytes {
     let entries: Vec<Value> = agents.map(agent_entry).collect();

@@ -189,6 +189,7 @@ impl RequestCatalogs {
         let permit = self.0.indexing.acquire().await;
         let _permit = permit.map_err(|error| error.to_string())?;
         let catalogs = self.clone();
+        // Not on the threads for CPU work, because it waits for the disk. The permit bounds it.
         let opening = tokio::task::spawn_blocking(move || catalogs.open_blocking(&list));
         let opened = opening.await.map_err(|error| error.to_string())?;
         opened.map_err(|error| error.to_string())

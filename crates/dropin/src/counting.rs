@@ -9,6 +9,7 @@ use crate::dialect::Dialect;
 use crate::failure::Failure;
 use crate::json::{self, Fields};
 use crate::{AnswerBody, DropIn, DropInAnswer, DropInRequest, MAX_ANSWER_BYTES, Planned, provider};
+use toolscout_base::cpu_pool::CpuPool;
 use toolscout_finder::finder::toolbox::o200k;
 
 /// Fields that are part of the prompt.
@@ -35,7 +36,7 @@ impl DropIn {
         let mut response = provider.count(&request, body.clone()).await?;
         // The providers' own APIs answer these to a path that they do not have.
         if matches!(response.status().as_u16(), 404 | 405 | 501) {
-            return counted_here(request.dialect, body).await;
+            return counted_here(&self.0.cpu_pool, request.dialect, body).await;
         }
         let counted = provider.whole(&mut response, MAX_ANSWER_BYTES).await?;
         Ok(DropInAnswer {
@@ -49,12 +50,14 @@ impl DropIn {
 /// The answer to a request for the number of tokens, counted here: about right for every model.
 ///
 /// # Errors
-/// For a body that is no JSON object.
-pub async fn counted_here(dialect: Dialect, body: Bytes) -> Result<DropInAnswer, Failure> {
-    let counting = tokio::task::spawn_blocking(move || tokens_of(&body));
-    let counted = counting.await;
-    let counted = counted.map_err(|error| Failure::new(500, "internal", error.to_string()))?;
-    let Some(tokens) = counted else {
+/// For a body that is no JSON object, and when too much work waits for the threads.
+pub async fn counted_here(
+    cpu_pool: &CpuPool,
+    dialect: Dialect,
+    body: Bytes,
+) -> Result<DropInAnswer, Failure> {
+    let counted = cpu_pool.run(move || tokens_of(&body)).await;
+    let Some(tokens) = counted.map_err(Failure::from)? else {
         let message =
             "the body is no JSON object; send a request to the model, whose tokens are counted";
         return Err(Failure::new(400, "invalid_request", message));

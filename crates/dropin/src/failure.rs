@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use toolscout_base::cpu_pool::PoolError;
 use toolscout_base::printable::excerpt;
 
 /// Most characters of a provider's answer in a message.
@@ -98,6 +99,15 @@ impl Failure {
             503 => "overloaded_error",
             504 => "timeout_error",
             _ => "api_error",
+        }
+    }
+}
+
+impl From<PoolError> for Failure {
+    fn from(error: PoolError) -> Self {
+        match error {
+            PoolError::Full => Failure::new(503, "overloaded", error.to_string()),
+            PoolError::Panicked(_) => Failure::new(500, "internal", error.to_string()),
         }
     }
 }

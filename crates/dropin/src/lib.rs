@@ -29,6 +29,7 @@ mod conversation;
 mod found;
 mod tool_list;
 mod catalogs;
+mod passed_request;
 mod provider;
 mod counting;
 mod passing;
@@ -44,11 +45,13 @@ use futures_util::stream::BoxStream;
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::task::TaskTracker;
 use toolscout_base::cpu_pool::CpuPool;
 use toolscout_index::Options;
 
 pub use self::agent_model::{
-    AGENT_MODEL, AgentAnswer, AgentQuestion, add_agents, agents_alone, model_of, requested_model,
+    AGENT_MODEL, AgentAnswer, AgentQuestion, add_agents, agent_alone, agents_alone, model_of,
+    requested_model,
 };
 pub use self::answer_bounds::AnswerLimits;
 pub use self::catalogs::CatalogLimits;
@@ -59,15 +62,18 @@ pub use self::extra::{CalledTool, ExtraCatalog, ToolCaller};
 pub use self::failure::Failure;
 pub use self::figures::header_names;
 pub use self::kept_conversations::ConversationKey;
-pub use self::provider::{Provider, ProviderConfig, ProviderKey};
+pub use self::passed_request::{PassedRequest, ProviderKey};
+pub use self::provider::{Provider, ProviderConfig};
 
 use self::answer_bounds::AnswerMemory;
 use self::catalogs::RequestCatalogs;
 use self::exchange::{Exchange, First};
 use self::figures::{Figures, Report};
+use self::found::held_key;
 use self::json::Fields;
 use self::kept_conversations::KeptConversations;
 use self::not_deferred::{NotDeferred, Reason};
+use self::passed_request::check_path;
 use self::said_once::SaidOnce;
 use self::tool_list::{Deferral, ToolList};
 use toolscout_base::telemetry::Metrics;
@@ -210,6 +216,8 @@ struct DropInState {
     said: SaidOnce,
     metrics: Arc<Metrics>,
     cpu_pool: CpuPool,
+    /// What goes on after its request, for a bounded time.
+    background: TaskTracker,
     config: DropInConfig,
 }
 
@@ -234,8 +242,15 @@ impl DropIn {
             said: SaidOnce::default(),
             metrics,
             cpu_pool,
+            background: TaskTracker::new(),
             config,
         })))
+    }
+
+    /// Waits for what still goes on after the last request, at most a second.
+    pub async fn close(&self) {
+        self.0.background.close();
+        self.0.background.wait().await;
     }
 
     /// Its settings.
@@ -274,18 +289,42 @@ impl DropIn {
         self.0.said.is_first(text)
     }
 
+    /// Passes a request on as it came, and its answer as it comes.
+    ///
+    /// # Errors
+    /// For a path that leads elsewhere, and where the provider gives no answer.
+    pub async fn pass_on(&self, mut request: PassedRequest) -> Result<DropInAnswer, Failure> {
+        check_path(&request.path)?;
+        self.name_as_provider_does(&mut request);
+        let provider = &self.0.provider;
+        let response = provider.pass_on(&request, provider.long_wait()).await?;
+        Ok(passing::answer(provider, request.dialect, response, None))
+    }
+
+    /// A stored answer may have another id for the client than for the provider.
+    fn name_as_provider_does(&self, request: &mut PassedRequest) {
+        let Some(rest) = request.path.strip_prefix("/responses/") else {
+            return;
+        };
+        let (id, below) = match rest.split_once('/') {
+            Some((id, below)) => (id, format!("/{below}")),
+            None => (rest, String::new()),
+        };
+        let known = self.0.memory.get(&held_key(&request.owner, id));
+        let response_id = known.and_then(|known| known.response_id.clone());
+        if let Some(response_id) = response_id {
+            request.path = format!("/responses/{response_id}{below}");
+        }
+    }
+
     /// The provider's list of models, as it answers.
     ///
     /// # Errors
     /// Where it gives no answer.
-    pub async fn models(
-        &self,
-        dialect: Dialect,
-        headers: &HeaderMap,
-        key: &ProviderKey,
-    ) -> Result<DropInAnswer, Failure> {
-        let mut response = self.0.provider.models(dialect, headers, key).await?;
-        let body = self.0.provider.whole(&mut response, MAX_ANSWER_BYTES);
+    pub async fn models(&self, request: PassedRequest) -> Result<DropInAnswer, Failure> {
+        let provider = &self.0.provider;
+        let mut response = provider.pass_on(&request, provider.short_wait()).await?;
+        let body = provider.whole(&mut response, MAX_ANSWER_BYTES);
         Ok(DropInAnswer {
             body: AnswerBody::Whole(body.await?),
             status: response.status().as_u16(),
@@ -300,9 +339,8 @@ impl DropIn {
             return Ok(self.plan(request));
         }
         let (proxy, request) = (self.clone(), Arc::clone(request));
-        let planning = tokio::task::spawn_blocking(move || proxy.plan(&request));
-        let planned = planning.await;
-        planned.map_err(|error| Failure::new(500, "internal", error.to_string()))
+        let planned = self.0.cpu_pool.run(move || proxy.plan(&request)).await;
+        planned.map_err(Failure::from)
     }
 
     /// What is done with a request.

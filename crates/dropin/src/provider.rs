@@ -13,6 +13,7 @@ use crate::DropInRequest;
 use crate::answer_bounds::HeldAnswer;
 use crate::dialect::Dialect;
 use crate::failure::Failure;
+use crate::passed_request::{PassedRequest, ProviderKey};
 use toolscout_base::clock::millis;
 use toolscout_base::known_secrets;
 use toolscout_base::media_type::{is_json, without_parameters};
@@ -89,25 +90,6 @@ impl fmt::Debug for ProviderConfig {
     /// Without the keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ProviderConfig({})", self.base_url)
-    }
-}
-
-/// The key that a request goes to the provider with.
-#[derive(Clone)]
-pub enum ProviderKey {
-    /// The one of the settings.
-    OfServer,
-    /// The headers with which the client brought its own.
-    OfClient(HeaderMap),
-}
-
-impl fmt::Debug for ProviderKey {
-    /// Without the key.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ProviderKey::OfServer => "OfServer",
-            ProviderKey::OfClient(_) => "OfClient",
-        })
     }
 }
 
@@ -217,22 +199,36 @@ impl Provider {
         self.answered(request.body(body), limit, &address).await
     }
 
-    /// Asks for the list of models.
+    /// Passes a request on as it came, and waits for the beginning of the answer.
     ///
     /// # Errors
     /// As [`Provider::send`].
-    pub async fn models(
+    pub async fn pass_on(
         &self,
-        dialect: Dialect,
-        headers: &HeaderMap,
-        key: &ProviderKey,
+        request: &PassedRequest,
+        limit: Duration,
     ) -> Result<Response, Failure> {
-        let url = join(self.base_for(dialect), "/models");
-        let headers = self.headers(dialect, headers, key);
-        let request = self.client.request(Method::GET, url).headers(headers);
-        let address = self.base_for(dialect).origin().ascii_serialization();
-        self.answered(request, self.config.first_token_timeout, &address)
+        let base = self.base_for(request.dialect);
+        let mut url = join(base, &request.path);
+        url.set_query(request.query.as_deref());
+        let headers = self.headers(request.dialect, &request.headers, &request.key);
+        let address = base.origin().ascii_serialization();
+        let mut sending = self.client.request(request.method.clone(), url);
+        if let Some(body) = &request.body {
+            sending = sending.body(body.clone());
+        }
+        self.answered(sending.headers(headers), limit, &address)
             .await
+    }
+
+    /// Longest wait for the answer to a short question.
+    pub fn short_wait(&self) -> Duration {
+        self.config.first_token_timeout
+    }
+
+    /// Longest wait for an answer that comes whole.
+    pub fn long_wait(&self) -> Duration {
+        self.config.whole_timeout
     }
 
     /// The next bytes of an answer; `None` at its end.
@@ -364,6 +360,8 @@ fn content_type_of_an_api(given: &HeaderValue) -> HeaderValue {
     let text = given.to_str().unwrap_or_default();
     match without_parameters(text).to_ascii_lowercase().as_str() {
         "application/json" | "text/event-stream" | "text/plain" => given.clone(),
+        // No browser shows these as a page.
+        "application/octet-stream" | "application/binary" | "application/x-jsonl" => given.clone(),
         other if is_json(other) => HeaderValue::from_static("application/json"),
         _ => HeaderValue::from_static("text/plain; charset=utf-8"),
     }

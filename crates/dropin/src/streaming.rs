@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::stream::{self, StreamExt as _};
 use reqwest::Response;
 use serde_json::Value;
+use tokio_util::task::TaskTracker;
 
 use crate::dialect::StreamedAnswer;
 use crate::exchange::{Exchange, Next};
@@ -171,7 +172,7 @@ impl Rounds {
     async fn end_round(&mut self) -> Result<(), Failure> {
         self.is_round_over = false;
         if let Some(response) = self.response.take() {
-            drain(response);
+            drain(response, &self.exchange.proxy.0.background);
         }
         let bytes = self.exchange.held.bytes();
         let round = long_work::read(bytes, || self.answer.end_round()).await?;
@@ -222,8 +223,8 @@ impl Rounds {
 }
 
 /// Reads what is left of an answer that has ended, so that its connection can be used again.
-fn drain(mut response: Response) {
-    tokio::spawn(tokio::time::timeout(DRAIN, async move {
+fn drain(mut response: Response, background: &TaskTracker) {
+    background.spawn(tokio::time::timeout(DRAIN, async move {
         while let Ok(Some(_)) = response.chunk().await {}
     }));
 }

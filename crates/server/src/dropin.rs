@@ -3,22 +3,24 @@
 mod agent;
 mod bodies;
 mod calls;
+pub mod embeddings;
 mod headers;
+pub mod passed;
 mod routes;
 
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{FromRequest as _, FromRequestParts as _, Request, State};
+use axum::extract::{FromRequestParts as _, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
+use self::bodies::HeldBody;
 use super::App;
 use super::access::{Grant, ProfileGrant};
 use super::envelope::RequestId;
 use super::error::{ApiError, ApiResult};
-use super::extract::RawBody;
 use super::mcp::HasOwnErrorBody;
 use super::profiles::PROFILE;
 use super::served::ServedSnapshots;
@@ -26,7 +28,7 @@ use super::threads::blocking;
 use toolscout_agent::Agents;
 use toolscout_dropin::{
     self, AgentQuestion, AnswerBody, Dialect, DropIn, DropInAnswer, DropInRequest, ExtraCatalog,
-    Failure, ProviderKey,
+    Failure, PassedRequest, ProviderKey,
 };
 use toolscout_gate::usage::Place;
 use toolscout_state::keys::{self, Scope};
@@ -164,18 +166,21 @@ async fn listed_models(
     let has_agent = has_agent(app);
     // If `--llm` is a script, there is no provider, and the agents are the only models.
     if app.dropin.is_none() && has_agent {
-        let mut headers = HeaderMap::new();
-        let json = HeaderValue::from_static("application/json");
-        headers.insert(header::CONTENT_TYPE, json);
-        return Ok(DropInAnswer {
-            status: 200,
-            headers,
-            body: AnswerBody::Whole(toolscout_dropin::agents_alone(agent_names(app))),
-        });
+        let agents = toolscout_dropin::agents_alone(agent_names(app));
+        return Ok(passed::json_answer(agents));
     }
-    let mut listed = configured(app, None)?
-        .models(dialect, headers, &sender.key)
-        .await?;
+    let request = PassedRequest {
+        dialect,
+        owner: sender.owner.clone(),
+        method: Method::GET,
+        path: "/models".to_owned(),
+        query: None,
+        headers: headers.clone(),
+        key: sender.key.clone(),
+        body: None,
+        reserved: None,
+    };
+    let mut listed = configured(app, None)?.models(request).await?;
     // An error of the provider is passed on unchanged.
     if let AnswerBody::Whole(list) = &listed.body
         && has_agent
@@ -203,24 +208,16 @@ async fn answer(
     let sender = Sender::of(app, &mut parts).await?;
     let (headers, query) = (parts.headers.clone(), parts.uri.query().map(str::to_owned));
     let id = parts.extensions.get::<RequestId>().cloned();
-    // Memory is reserved by the announced length before the body is read.
-    let mut reserved = match app.model_bodies.reserve(&headers).await {
-        Ok(reserved) => reserved,
-        Err(error) => {
-            app.metrics.rejected("model_bodies");
-            return Err(error.into());
-        }
-    };
-    let RawBody(body) = RawBody::from_request(Request::from_parts(parts, body), app)
-        .await
-        .map_err(body_error)?;
-    app.model_bodies.fit(&mut reserved, body.len());
+    let HeldBody {
+        bytes: body,
+        reserved,
+    } = HeldBody::read(app, &parts, body).await?;
     // The model that the body names decides who answers: our agent, or a provider.
     if let Some(question) = AgentQuestion::read(dialect, &sender.owner, &body)? {
         headers::check_for_agent(&headers)?;
         // A provider does not know the agent, so the tokens are counted here.
         if wanted == Wanted::Tokens {
-            return Ok(toolscout_dropin::counted_here(dialect, body).await?);
+            return Ok(toolscout_dropin::counted_here(&app.cpu_pool, dialect, body).await?);
         }
         let answer = agent::answer(app, &sender, &headers, question).await?;
         let ignored = headers::ignored(app.dropin.as_ref(), &headers);
@@ -253,18 +250,6 @@ fn with_ignored(mut answer: DropInAnswer, ignored: Option<HeaderValue>) -> DropI
         answer.headers.insert(headers::IGNORED, ignored);
     }
     answer
-}
-
-/// As for any body, with what to do where a request to a model is too long.
-fn body_error(error: ApiError) -> ApiError {
-    if error.status != StatusCode::PAYLOAD_TOO_LARGE {
-        return error;
-    }
-    let message = format!(
-        "the request is longer than {} MiB; send fewer tools, or images by their addresses",
-        MAX_BODY_BYTES >> 20
-    );
-    ApiError { message, ..error }
 }
 
 /// What passes requests to a provider. `body` is that of the request, if it names a model.

@@ -196,6 +196,8 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
         .routes(routes!(dropin::count_message_tokens).layer(model))
         .routes(routes!(dropin::count_response_tokens).layer(model))
         .routes(routes!(dropin::models))
+        .routes(routes!(dropin::embeddings::create).layer(model))
+        .merge(dropin::passed::described().layer(model))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::show, keys::revoke))
         .routes(routes!(audit::list))

@@ -10,15 +10,13 @@ pub const OTHER_BASES: [&str; 2] = ["", "/v1/v1"];
 
 /// Whether this is one of the routes.
 pub fn contain(route: &str) -> bool {
-    matches!(
-        below_base(route),
-        "/chat/completions"
-            | "/responses"
-            | "/responses/input_tokens"
-            | "/messages"
-            | "/messages/count_tokens"
-            | "/models"
-    )
+    let below = below_base(route);
+    let resource = below.trim_start_matches('/').split('/').next();
+    below == "/chat/completions"
+        || matches!(
+            resource,
+            Some("responses" | "messages" | "models" | "embeddings" | "files" | "batches")
+        )
 }
 
 /// A path below the base URL of the API, whichever of them it has.

@@ -383,6 +383,9 @@ impl App {
                 );
             }
         }
+        if let Some(dropin) = &self.dropin {
+            dropin.close().await;
+        }
         // They end with the shutdown, and must not use catalogs or the store while these close.
         self.background.close();
         if timeout(LAST_STEP_TIMEOUT, self.background.wait())

@@ -4,12 +4,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest as _, Request};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::MAX_BODY_BYTES;
+use crate::App;
 use crate::error::{ApiError, ApiResult};
+use crate::extract::RawBody;
 
 /// The bytes of one permit.
 const UNIT: u64 = 1024;
@@ -67,6 +72,46 @@ impl BodyBudget {
             .unwrap_or(u32::MAX)
             .clamp(1, self.units)
     }
+}
+
+/// A body, with the memory that it takes.
+pub struct HeldBody {
+    pub bytes: Bytes,
+    pub reserved: OwnedSemaphorePermit,
+}
+
+impl HeldBody {
+    /// Reads the body of a request with these parts. Its memory is reserved before, by the length that
+    /// the request announces.
+    ///
+    /// # Errors
+    /// 503 when the bodies of others leave no room, 413 for one that is too long.
+    pub async fn read(app: &App, parts: &Parts, body: Body) -> ApiResult<Self> {
+        let mut reserved = match app.model_bodies.reserve(&parts.headers).await {
+            Ok(reserved) => reserved,
+            Err(error) => {
+                app.metrics.rejected("model_bodies");
+                return Err(error);
+            }
+        };
+        let request = Request::from_parts(parts.clone(), body);
+        let read = RawBody::from_request(request, app).await;
+        let RawBody(bytes) = read.map_err(body_error)?;
+        app.model_bodies.fit(&mut reserved, bytes.len());
+        Ok(HeldBody { bytes, reserved })
+    }
+}
+
+/// As for any body, with what to do where a request to a model is too long.
+fn body_error(error: ApiError) -> ApiError {
+    if error.status != StatusCode::PAYLOAD_TOO_LARGE {
+        return error;
+    }
+    let message = format!(
+        "the request is longer than {} MiB; send fewer tools, or images by their addresses",
+        MAX_BODY_BYTES >> 20
+    );
+    ApiError { message, ..error }
 }
 
 #[cfg(test)]

@@ -6,15 +6,16 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::{get, post};
 
-use super::{MAX_BODY_BYTES, Problem, serves_models};
+use super::{MAX_BODY_BYTES, Problem, passed, serves_models};
 use crate::App;
 use crate::model_routes::{self, OTHER_BASES};
 use toolscout_base::printable::excerpt;
 use toolscout_dropin::{Dialect, Failure};
 
 /// The routes, for messages.
-const ROUTES: &str = "POST /v1/chat/completions, /v1/responses, /v1/responses/input_tokens, /v1/messages and \
-                      /v1/messages/count_tokens, and GET /v1/models";
+const ROUTES: &str = "POST /v1/chat/completions, /v1/responses, /v1/responses/input_tokens, /v1/messages, \
+                      /v1/messages/count_tokens and /v1/embeddings, GET /v1/models, and the routes of stored \
+                      responses, files and batches";
 /// What the paths of OpenAI's API begin with.
 const OPENAI: [&str; 23] = [
     "assistants",
@@ -66,8 +67,10 @@ pub fn below_other_bases() -> Router<App> {
                 &format!("{base}/messages/count_tokens"),
                 post(super::count_message_tokens),
             )
-            .route(&format!("{base}/models"), get(super::models));
+            .route(&format!("{base}/models"), get(super::models))
+            .merge(passed::routes(base));
     }
+    router = router.merge(passed::models_with_slashes("/v1"));
     router.layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
 }
 

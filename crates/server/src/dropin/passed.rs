@@ -1,0 +1,233 @@
+//! Routes of the providers' APIs that no model answers: files, batches, stored answers and single
+//! models. They pass to the provider as they came.
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
+use axum::response::Response;
+use axum::routing::{MethodRouter, get, post};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::bodies::HeldBody;
+use super::{
+    Problem, Sender, agent_names, configured, embeddings, has_agent, headers, response_of,
+    with_ignored,
+};
+use crate::App;
+use crate::model_routes::below_base;
+use toolscout_dropin::{AnswerBody, Dialect, DropInAnswer, PassedRequest};
+
+/// A route that passes on, with its entry in the OpenAPI document.
+macro_rules! passed {
+    ($($(#[doc = $doc:literal])+ $method:tt $path:tt $name:ident;)+) => {
+        $(
+            $(#[doc = $doc])+
+            #[utoipa::path(
+                $method, path = $path, tag = "model",
+                responses(
+                    (status = 200, body = Object, description = "The provider's answer"),
+                    (status = "default", body = Object, description = "An error, as the provider tells its own"),
+                )
+            )]
+            pub async fn $name(State(app): State<App>, request: Request) -> Response {
+                respond(&app, request).await
+            }
+        )+
+    };
+}
+
+passed! {
+    /// Shows a stored answer of OpenAI's responses, as the provider has it.
+    get "/v1/responses/{id}" show_response;
+    /// Deletes a stored answer of OpenAI's responses.
+    delete "/v1/responses/{id}" delete_response;
+    /// Cancels an answer of OpenAI's responses that the provider makes in the background.
+    post "/v1/responses/{id}/cancel" cancel_response;
+    /// Lists the input of a stored answer of OpenAI's responses.
+    get "/v1/responses/{id}/input_items" list_response_input;
+    /// Lists the provider's batches of OpenAI's API.
+    get "/v1/batches" list_batches;
+    /// Begins a batch of OpenAI's API. Its requests are not searched.
+    post "/v1/batches" create_batch;
+    /// Shows a batch of OpenAI's API.
+    get "/v1/batches/{id}" show_batch;
+    /// Cancels a batch of OpenAI's API.
+    post "/v1/batches/{id}/cancel" cancel_batch;
+    /// Lists the provider's files.
+    get "/v1/files" list_files;
+    /// Uploads a file to the provider.
+    post "/v1/files" create_file;
+    /// Shows a file of the provider.
+    get "/v1/files/{id}" show_file;
+    /// Deletes a file of the provider.
+    delete "/v1/files/{id}" delete_file;
+    /// Downloads a file of the provider.
+    get "/v1/files/{id}/content" file_content;
+    /// Lists the provider's batches of Anthropic's messages.
+    get "/v1/messages/batches" list_message_batches;
+    /// Begins a batch of Anthropic's messages. Its requests are not searched.
+    post "/v1/messages/batches" create_message_batch;
+    /// Shows a batch of Anthropic's messages.
+    get "/v1/messages/batches/{id}" show_message_batch;
+    /// Deletes a batch of Anthropic's messages.
+    delete "/v1/messages/batches/{id}" delete_message_batch;
+    /// Cancels a batch of Anthropic's messages.
+    post "/v1/messages/batches/{id}/cancel" cancel_message_batch;
+    /// Downloads the results of a batch of Anthropic's messages.
+    get "/v1/messages/batches/{id}/results" message_batch_results;
+    /// Shows one model: an agent or an embedder of this server, or a model of the provider.
+    get "/v1/models/{id}" show_model;
+}
+
+/// The routes that the OpenAPI document describes.
+pub fn described() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(show_response, delete_response))
+        .routes(routes!(cancel_response))
+        .routes(routes!(list_response_input))
+        .routes(routes!(list_batches, create_batch))
+        .routes(routes!(show_batch))
+        .routes(routes!(cancel_batch))
+        .routes(routes!(list_files, create_file))
+        .routes(routes!(show_file, delete_file))
+        .routes(routes!(file_content))
+        .routes(routes!(list_message_batches, create_message_batch))
+        .routes(routes!(show_message_batch, delete_message_batch))
+        .routes(routes!(cancel_message_batch))
+        .routes(routes!(message_batch_results))
+        .routes(routes!(show_model))
+}
+
+/// The routes again below another base URL.
+pub fn routes(base: &str) -> Router<App> {
+    let routes: [(&str, MethodRouter<App>); 15] = [
+        (
+            "/responses/{id}",
+            get(show_response).delete(delete_response),
+        ),
+        ("/responses/{id}/cancel", post(cancel_response)),
+        ("/responses/{id}/input_items", get(list_response_input)),
+        ("/batches", get(list_batches).post(create_batch)),
+        ("/batches/{id}", get(show_batch)),
+        ("/batches/{id}/cancel", post(cancel_batch)),
+        ("/files", get(list_files).post(create_file)),
+        ("/files/{id}", get(show_file).delete(delete_file)),
+        ("/files/{id}/content", get(file_content)),
+        (
+            "/messages/batches",
+            get(list_message_batches).post(create_message_batch),
+        ),
+        (
+            "/messages/batches/{id}",
+            get(show_message_batch).delete(delete_message_batch),
+        ),
+        ("/messages/batches/{id}/cancel", post(cancel_message_batch)),
+        ("/messages/batches/{id}/results", get(message_batch_results)),
+        ("/models/{id}", get(show_model)),
+        ("/embeddings", post(embeddings::create)),
+    ];
+    let mut router = Router::new();
+    for (path, methods) in routes {
+        router = router.route(&format!("{base}{path}"), methods);
+    }
+    router.merge(models_with_slashes(base))
+}
+
+/// Names of models may have slashes, which some clients do not encode.
+pub fn models_with_slashes(base: &str) -> Router<App> {
+    let mut router = Router::new();
+    for path in ["/models/{id}/{name}", "/models/{id}/{name}/{variant}"] {
+        router = router.route(&format!("{base}{path}"), get(show_model));
+    }
+    router
+}
+
+async fn respond(app: &App, request: Request) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let dialect = dialect_of(&parts.uri, &parts.headers);
+    let answered = async {
+        let sender = Sender::of(app, &mut parts).await?;
+        if let Some(model) = own_model(app, &parts.uri) {
+            return Ok(json_answer(model));
+        }
+        let has_body = parts.headers.contains_key(header::CONTENT_LENGTH)
+            || parts.headers.contains_key(header::TRANSFER_ENCODING);
+        let body = match has_body && parts.method == Method::POST {
+            true => Some(HeldBody::read(app, &parts, body).await?),
+            false => None,
+        };
+        pass_on(app, dialect, sender, parts, body).await
+    };
+    match answered.await {
+        Ok(answer) => response_of(answer),
+        Err(problem) => problem.into_response(dialect),
+    }
+}
+
+/// Passes a request on to the provider.
+pub(super) async fn pass_on(
+    app: &App,
+    dialect: Dialect,
+    sender: Sender,
+    parts: Parts,
+    body: Option<HeldBody>,
+) -> Result<DropInAnswer, Problem> {
+    let dropin = configured(app, None)?;
+    let ignored = headers::ignored(Some(&dropin), &parts.headers);
+    let (body, reserved) = match body {
+        Some(HeldBody { bytes, reserved }) => (Some(bytes), Some(reserved)),
+        None => (None, None),
+    };
+    let answer = dropin.pass_on(PassedRequest {
+        dialect,
+        owner: sender.owner,
+        method: parts.method,
+        path: below_base(parts.uri.path()).to_owned(),
+        query: parts.uri.query().map(str::to_owned),
+        headers: parts.headers,
+        key: sender.key,
+        body,
+        reserved,
+    });
+    Ok(with_ignored(answer.await?, ignored))
+}
+
+/// The API of such a path. Both providers have files and models.
+fn dialect_of(uri: &Uri, headers: &HeaderMap) -> Dialect {
+    let is_messages = below_base(uri.path()).starts_with("/messages/");
+    match is_messages || headers.contains_key("anthropic-version") {
+        true => Dialect::Messages,
+        false => Dialect::Chat,
+    }
+}
+
+/// The model of this server that a path names.
+fn own_model(app: &App, uri: &Uri) -> Option<Bytes> {
+    let model = below_base(uri.path()).strip_prefix("/models/")?;
+    // Some clients encode the slashes of a name.
+    let model = model.replace("%2F", "/").replace("%2f", "/");
+    if let Some(embedder) = embeddings::OwnModel::named(&model) {
+        return Some(embedder.entry());
+    }
+    match has_agent(app) {
+        true => toolscout_dropin::agent_alone(&model, agent_names(app)),
+        false => None,
+    }
+}
+
+/// An answer of this server.
+pub(super) fn json_answer(body: Bytes) -> DropInAnswer {
+    let mut headers = HeaderMap::new();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    DropInAnswer {
+        status: 200,
+        headers,
+        body: AnswerBody::Whole(body),
+    }
+}

@@ -1,0 +1,232 @@
+//! Routes of the providers' APIs that pass to the provider as they came, and this server's own
+//! embedding models.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use reqwest::Method;
+use serde_json::{Value, json};
+use toolscout::dropin::{DropInConfig, ProviderConfig};
+use toolscout::keys::Scope;
+
+use super::model::{Provider, Scripted, start};
+use super::server::{Server, key_in, read};
+
+/// The routes, and which of the providers they belong to.
+const PASSED: [(&str, &str, bool); 18] = [
+    ("GET", "/v1/responses/resp_1", false),
+    ("DELETE", "/v1/responses/resp_1", false),
+    ("POST", "/v1/responses/resp_1/cancel", false),
+    ("GET", "/v1/responses/resp_1/input_items", false),
+    ("GET", "/v1/models/gpt-5", false),
+    ("GET", "/v1/models/org/model", false),
+    ("GET", "/v1/batches", false),
+    ("POST", "/v1/batches", false),
+    ("GET", "/v1/batches/b_1", false),
+    ("POST", "/v1/batches/b_1/cancel", false),
+    ("GET", "/v1/files", false),
+    ("DELETE", "/v1/files/f_1", false),
+    ("GET", "/v1/files/f_1/content", false),
+    ("GET", "/v1/messages/batches", true),
+    ("POST", "/v1/messages/batches", true),
+    ("DELETE", "/v1/messages/batches/b_1", true),
+    ("POST", "/v1/messages/batches/b_1/cancel", true),
+    ("GET", "/v1/messages/batches/b_1/results", true),
+];
+
+#[tokio::test]
+async fn files_batches_and_stored_answers_pass_as_they_came() {
+    let messages = Provider::start().await;
+    let (server, provider) = start(|config| {
+        config.provider.key = Some("of-main".into());
+        config.provider.messages_url = Some(messages.url.clone());
+        config.provider.messages_key = Some("of-messages".into());
+    })
+    .await;
+    for (method, path, is_messages) in PASSED {
+        let asked = if is_messages { &messages } else { &provider };
+        let reply = json!({ "of": path });
+        asked.reply(Scripted::Json(
+            if method == "DELETE" { 404 } else { 200 },
+            reply.clone(),
+        ));
+        let method: Method = method.parse().unwrap();
+        let mut request = server.request(method.clone(), &format!("{path}?limit=2&after=x"));
+        let body = "{ \"odd\":  1.50e3 }";
+        if method == Method::POST {
+            request = request
+                .header("content-type", "application/json")
+                .body(body);
+        }
+        let answer = read(
+            request
+                .header("cookie", "secret")
+                .header("openai-beta", "x"),
+        )
+        .await;
+        assert_eq!(answer.body, reply, "{path}");
+        assert_eq!(answer.status == 404, method == Method::DELETE, "{path}");
+        let (sent_to, headers, sent) = asked.last();
+        assert_eq!(sent_to, format!("{path}?limit=2&after=x"));
+        assert_eq!(
+            sent,
+            if method == Method::POST { body } else { "" },
+            "{path}"
+        );
+        assert!(
+            !headers.contains_key("cookie") && headers.contains_key("openai-beta"),
+            "{path}"
+        );
+        let key = match is_messages {
+            true => headers["x-api-key"].to_str().unwrap(),
+            false => headers["authorization"].to_str().unwrap(),
+        };
+        assert!(
+            key.ends_with(if is_messages {
+                "of-messages"
+            } else {
+                "of-main"
+            }),
+            "{path}"
+        );
+    }
+    // A file of Anthropic's API, and one with bytes that are no text.
+    messages.reply(Scripted::Typed("application/octet-stream", "bytes"));
+    let file = server.request(Method::GET, "/v1/files/f_2/content");
+    let file = file
+        .header("anthropic-version", "2023-06-01")
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(file.headers()["content-type"], "application/octet-stream");
+    assert_eq!(file.text().await.unwrap(), "bytes");
+    // A multipart upload keeps its boundary.
+    provider.reply(Scripted::Json(200, json!({ "id": "file-1" })));
+    let upload = server.request(Method::POST, "/v1/files");
+    let upload = upload.header("content-type", "multipart/form-data; boundary=b");
+    read(upload.body("--b\r\n\r\nx\r\n--b--")).await;
+    let (_, headers, sent) = provider.last();
+    assert_eq!(headers["content-type"], "multipart/form-data; boundary=b");
+    assert_eq!(sent, "--b\r\n\r\nx\r\n--b--");
+}
+
+#[tokio::test]
+async fn paths_that_lead_elsewhere_and_keys_without_the_scope_are_refused() {
+    let (server, provider) = start(|_| {}).await;
+    for path in ["/v1/files/%2e%2e", "/v1/responses/%2E./cancel"] {
+        let method = if path.ends_with("cancel") {
+            Method::POST
+        } else {
+            Method::GET
+        };
+        let refused = read(server.request(method, path)).await;
+        assert_eq!(refused.status, 400, "{path}");
+        assert_eq!(refused.body["error"]["code"], "invalid_path");
+    }
+    assert_eq!(provider.sent().len(), 0);
+    let config = DropInConfig::new(ProviderConfig::new(&provider.url));
+    let keyed = Server::start_with(|settings| settings.dropin = Some(config)).await;
+    let reads = key_in(&keyed, Scope::Read).await;
+    for (method, path) in [(Method::GET, "/v1/files"), (Method::POST, "/v1/embeddings")] {
+        let none = read(keyed.request(method.clone(), path).json(&json!({}))).await;
+        assert_eq!(none.status, 401, "{path}");
+        let request = keyed
+            .request(method, path)
+            .bearer_auth(&reads)
+            .json(&json!({}));
+        assert_eq!(read(request).await.status, 403, "{path}");
+    }
+    assert_eq!(provider.sent().len(), 0);
+}
+
+#[tokio::test]
+async fn a_stored_answer_is_asked_for_by_the_id_that_the_provider_knows() {
+    let (server, _) = start(|_| {}).await;
+    // Without a provider's answer there is nothing to translate: the id passes.
+    let answer = server.get("/v1/responses/resp_unknown").await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+#[tokio::test]
+async fn own_embedders_are_models_and_others_pass_on() {
+    let (server, provider) = start(|_| {}).await;
+    for (model, dimensions) in [
+        ("toolscout/table", 256),
+        ("toolscout/languages", 256),
+        ("toolscout/encoder", 384),
+    ] {
+        let asked = json!({ "model": model, "input": ["send a mail", "weather in Oslo"] });
+        let answer = server.post("/v1/embeddings", &asked).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(answer.body["model"], model);
+        let first = answer.body["data"][0]["embedding"].as_array().unwrap();
+        assert_eq!(answer.body["data"][1]["index"], 1);
+        assert!(answer.body["usage"]["prompt_tokens"].as_u64() > Some(4));
+        let vector: Vec<f32> = first
+            .iter()
+            .map(|one| one.as_f64().unwrap() as f32)
+            .collect();
+        let length: f32 = vector.iter().map(|one| one * one).sum();
+        assert!((length - 1.0).abs() < 1e-3, "{model}: {length}");
+        assert_eq!(vector.len(), dimensions, "{model}");
+        let asked = json!({ "model": model, "input": "send a mail", "encoding_format": "base64",
+            "dimensions": vector.len() });
+        let answer = server.post("/v1/embeddings", &asked).await;
+        let text = answer.body["data"][0]["embedding"].as_str().unwrap();
+        let bytes = STANDARD.decode(text).unwrap();
+        let floats = bytes
+            .chunks_exact(4)
+            .map(|four| f32::from_le_bytes(four.try_into().unwrap()));
+        assert_eq!(floats.collect::<Vec<_>>(), vector);
+        let shown = server.get(&format!("/v1/models/{model}")).await;
+        assert_eq!(shown.body["id"], model);
+        let encoded = format!("/v1/models/{}", model.replace('/', "%2F"));
+        assert_eq!(server.get(&encoded).await.body["id"], model);
+    }
+    for (body, code) in [
+        (
+            json!({ "model": "toolscout/nothing", "input": "a" }),
+            "model_not_found",
+        ),
+        (json!({ "model": "toolscout/table" }), "invalid_request"),
+        (
+            json!({ "model": "toolscout/table", "input": [] }),
+            "invalid_request",
+        ),
+        (
+            json!({ "model": "toolscout/table", "input": [1, 2] }),
+            "invalid_request",
+        ),
+        (
+            json!({ "model": "toolscout/table", "input": ["a", ""] }),
+            "invalid_request",
+        ),
+        (
+            json!({ "model": "toolscout/table", "input": "a", "dimensions": 7 }),
+            "invalid_request",
+        ),
+        (
+            json!({ "model": "toolscout/table", "input": vec!["a"; 2049] }),
+            "invalid_request",
+        ),
+    ] {
+        let refused = server.post("/v1/embeddings", &body).await;
+        assert_eq!(refused.body["error"]["code"], code, "{body}");
+        assert!(refused.status.is_client_error());
+    }
+    assert_eq!(provider.sent().len(), 0);
+    provider.reply(Scripted::Json(200, json!({ "object": "list", "data": [] })));
+    let passed = json!({ "model": "text-embedding-3-small", "input": [[1, 2]] });
+    let answer = server.post("/v1/embeddings", &passed).await;
+    assert_eq!(answer.body["data"], json!([]));
+    assert_eq!(provider.sent_json(), [passed]);
+    // Without a provider the own models embed all the same.
+    let alone = Server::start().await;
+    let asked = json!({ "model": "toolscout/table", "input": "a mail" });
+    assert_eq!(alone.post("/v1/embeddings", &asked).await.status, 200);
+    let asked = json!({ "model": "other", "input": "a mail" });
+    let refused = alone.post("/v1/embeddings", &asked).await;
+    assert_eq!(
+        (refused.status.as_u16(), &refused.body["error"]["code"]),
+        (503, &Value::from("no_model"))
+    );
+}
