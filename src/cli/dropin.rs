@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::agent::AgentArgs;
 use super::context::Context;
 use super::size;
-use crate::dropin::{DropInConfig, ProviderConfig};
+use crate::dropin::{DropInConfig, OtherProvider, ProviderConfig, Upstream};
 use crate::http::Limits;
 
 /// How requests pass to the provider of `--llm`.
@@ -26,6 +26,31 @@ pub struct DropInArgs {
         requires = "llm_messages"
     )]
     llm_messages_key: Option<String>,
+    /// Base URL of the provider of Gemini's API, as
+    /// https://generativelanguage.googleapis.com/v1beta
+    #[arg(long, value_name = "URL", env = "TOOLSCOUT_LLM_GEMINI")]
+    llm_gemini: Option<String>,
+    /// The key of --llm-gemini
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "TOOLSCOUT_LLM_GEMINI_KEY",
+        hide_env_values = true,
+        requires = "llm_gemini"
+    )]
+    llm_gemini_key: Option<String>,
+    /// Base URL of Azure OpenAI, as https://NAME.openai.azure.com/openai, for requests to its paths
+    #[arg(long, value_name = "URL", env = "TOOLSCOUT_LLM_AZURE")]
+    llm_azure: Option<String>,
+    /// The key of --llm-azure
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "TOOLSCOUT_LLM_AZURE_KEY",
+        hide_env_values = true,
+        requires = "llm_azure"
+    )]
+    llm_azure_key: Option<String>,
     /// Send the provider's key that a client brings; a key of this server goes in the other of the
     /// headers Authorization and X-API-Key
     #[arg(long)]
@@ -76,6 +101,18 @@ impl DropInArgs {
         provider.key = llm.key();
         provider.messages_url.clone_from(&self.llm_messages);
         provider.messages_key.clone_from(&self.llm_messages_key);
+        for (upstream, url, key) in [
+            (Upstream::Gemini, &self.llm_gemini, &self.llm_gemini_key),
+            (Upstream::Azure, &self.llm_azure, &self.llm_azure_key),
+        ] {
+            if let Some(base_url) = url {
+                let other = OtherProvider {
+                    base_url: base_url.clone(),
+                    key: key.clone(),
+                };
+                provider.others.insert(upstream, other);
+            }
+        }
         // One flag for all: whoever raises it knows how long the provider is silent.
         if let Some(wait) = llm.wait() {
             provider.first_token_timeout = wait;

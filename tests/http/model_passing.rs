@@ -9,7 +9,7 @@ use toolscout::dropin::{DropInConfig, ProviderConfig};
 use toolscout::keys::Scope;
 
 use super::model::{Provider, Scripted, start};
-use super::server::{Server, key_in, read};
+use super::server::{Server, read};
 
 /// The routes, and which of the providers they belong to.
 const PASSED: [(&str, &str, bool); 18] = [
@@ -125,7 +125,7 @@ async fn paths_that_lead_elsewhere_and_keys_without_the_scope_are_refused() {
     assert_eq!(provider.sent().len(), 0);
     let config = DropInConfig::new(ProviderConfig::new(&provider.url));
     let keyed = Server::start_with(|settings| settings.dropin = Some(config)).await;
-    let reads = key_in(&keyed, Scope::Read).await;
+    let reads = keyed.key(Scope::Search, "*");
     for (method, path) in [(Method::GET, "/v1/files"), (Method::POST, "/v1/embeddings")] {
         let none = read(keyed.request(method.clone(), path).json(&json!({}))).await;
         assert_eq!(none.status, 401, "{path}");

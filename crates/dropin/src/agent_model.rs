@@ -49,6 +49,13 @@ impl AgentQuestion {
     /// # Errors
     /// For a request without a question, and for one that wants what the agent does not do.
     pub fn read(dialect: Dialect, owner: &str, body: &Bytes) -> Result<Option<Self>, Failure> {
+        // In other dialects the address names the model.
+        if !matches!(
+            dialect,
+            Dialect::Chat | Dialect::Responses | Dialect::Messages
+        ) {
+            return Ok(None);
+        }
         let Some(fields) = Fields::read(body) else {
             return Ok(None);
         };
@@ -139,7 +146,7 @@ fn require_supported(dialect: Dialect, fields: &Fields) -> Result<(), Failure> {
     if !dialect.protocol().can_hide_rounds(fields) {
         let field = match dialect {
             Dialect::Chat => "`n` above 1",
-            Dialect::Responses | Dialect::Messages => "`background`",
+            _ => "`background`",
         };
         return refused(format!(
             "{AGENT_MODEL} gives one answer at once; ask without {field}"
@@ -158,7 +165,7 @@ fn require_supported(dialect: Dialect, fields: &Fields) -> Result<(), Failure> {
 fn previous_id(dialect: Dialect, fields: &Fields) -> Option<String> {
     match dialect {
         Dialect::Responses => fields.text("previous_response_id"),
-        Dialect::Chat | Dialect::Messages => None,
+        _ => None,
     }
 }
 
@@ -230,7 +237,7 @@ impl AgentAnswer {
                 "chatcmpl-",
             ),
             Dialect::Responses => (Box::new(responses::Form::default()), "resp_"),
-            Dialect::Messages => (Box::new(messages::Form), "msg_"),
+            _ => (Box::new(messages::Form), "msg_"),
         };
         AgentAnswer {
             head: Head {

@@ -51,6 +51,7 @@ fn takes_query(definition: &Fields) -> bool {
     // Anthropic's API calls it `input_schema`.
     let schema = definition.value("parameters");
     let schema = schema.or(definition.value("input_schema"));
+    let schema = schema.or(definition.value("parametersJsonSchema"));
     let schema = schema.unwrap_or_default();
     let properties = &schema["properties"];
     QUERIES.iter().any(|query| properties.get(query).is_some())

@@ -13,7 +13,16 @@ use toolscout_base::cpu_pool::CpuPool;
 use toolscout_finder::finder::toolbox::o200k;
 
 /// Fields that are part of the prompt.
-const PROMPT: [&str; 5] = ["tools", "system", "instructions", "messages", "input"];
+const PROMPT: [&str; 8] = [
+    "tools",
+    "system",
+    "instructions",
+    "messages",
+    "input",
+    "systemInstruction",
+    "contents",
+    "generateContentRequest",
+];
 /// Fields within them that hold bytes of images and files, which are not counted as text.
 const BYTES: [&str; 4] = ["data", "image_url", "file_data", "encrypted_content"];
 /// The levels of a request that are looked at; the parser allows no more.
@@ -65,8 +74,10 @@ pub async fn counted_here(
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let mut answer = json!({ "input_tokens": tokens });
-    if dialect == Dialect::Responses {
-        answer["object"] = "response.input_tokens".into();
+    match dialect {
+        Dialect::Responses => answer["object"] = "response.input_tokens".into(),
+        Dialect::Gemini => answer = json!({ "totalTokens": tokens }),
+        Dialect::Chat | Dialect::Messages => {}
     }
     Ok(DropInAnswer {
         status: 200,

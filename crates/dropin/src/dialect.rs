@@ -2,6 +2,7 @@
 //! an answer is read, and how a hidden round is written back.
 
 mod chat;
+mod gemini;
 mod messages;
 mod responses;
 
@@ -26,23 +27,35 @@ pub enum Dialect {
     Responses,
     /// Anthropic's messages.
     Messages,
+    /// Google's Gemini.
+    Gemini,
 }
 
 impl Dialect {
-    /// The path of its requests below the base URL.
+    /// The path of its requests below the base URL. Where it names the model, this is its beginning.
     pub fn path(self) -> &'static str {
         match self {
             Dialect::Chat => "/chat/completions",
             Dialect::Responses => "/responses",
             Dialect::Messages => "/messages",
+            Dialect::Gemini => "/models",
         }
     }
 
-    /// The path below the base URL at which tokens of its requests are counted.
-    pub fn counting_path(self) -> &'static str {
+    /// The path below the base URL at which the tokens of a request to this path are counted.
+    pub(super) fn counting_path(self, path: &str) -> String {
         match self {
-            Dialect::Messages => "/messages/count_tokens",
-            Dialect::Chat | Dialect::Responses => "/responses/input_tokens",
+            Dialect::Messages => "/messages/count_tokens".to_owned(),
+            Dialect::Chat | Dialect::Responses => "/responses/input_tokens".to_owned(),
+            Dialect::Gemini => path.to_owned(),
+        }
+    }
+
+    /// The query of the address of a request whose answer is read here.
+    pub(super) fn query(self, given: Option<&str>, streams: bool) -> Option<String> {
+        match self {
+            Dialect::Gemini if streams => Some(gemini::events_query(given)),
+            _ => given.map(str::to_owned),
         }
     }
 
@@ -52,6 +65,7 @@ impl Dialect {
             Dialect::Chat => "chat_completions",
             Dialect::Responses => "responses",
             Dialect::Messages => "messages",
+            Dialect::Gemini => "gemini",
         }
     }
 
@@ -59,6 +73,7 @@ impl Dialect {
     pub fn error_body(self, failure: &Failure) -> Bytes {
         json::bytes(&match self {
             Dialect::Messages => messages::error(failure),
+            Dialect::Gemini => gemini::error(failure),
             Dialect::Chat | Dialect::Responses => chat::error(failure),
         })
     }
@@ -74,6 +89,7 @@ impl Dialect {
             Dialect::Chat => chat::error_event(failure),
             Dialect::Responses => responses::error_event(failure, number),
             Dialect::Messages => messages::error_event(failure),
+            Dialect::Gemini => gemini::error_event(failure),
         }
     }
 
@@ -83,6 +99,7 @@ impl Dialect {
             Dialect::Chat => &chat::Chat,
             Dialect::Responses => &responses::Responses,
             Dialect::Messages => &messages::Messages,
+            Dialect::Gemini => &gemini::Gemini,
         }
     }
 }
@@ -108,19 +125,39 @@ pub(super) trait Protocol: Sync {
     /// Reads a tool of the request.
     fn tool(&self, json: &Bytes) -> OfferedTool;
 
-    /// The tools in a namespace of the request; `None` for a tool.
-    fn namespace(&self, _json: &Bytes) -> Option<Vec<OfferedTool>> {
+    /// The tools within an entry of the request, such as a namespace; `None` for a tool.
+    fn members(&self, _json: &Bytes) -> Option<Vec<OfferedTool>> {
         None
+    }
+
+    /// The tools of a request, as a list.
+    fn tools(&self, request: &Fields) -> Option<Bytes> {
+        request.get("tools").cloned()
+    }
+
+    /// Replaces the tools of a request.
+    fn set_tools(&self, request: &mut Fields, tools: Bytes) {
+        request.set("tools", tools);
+    }
+
+    /// The list of these tools and namespaces.
+    fn tool_list(&self, entries: &[Bytes]) -> Bytes {
+        json::list(entries)
     }
 
     /// The definition of the search tool.
     fn search_tool(&self, spec: &ToolSpec) -> Bytes;
 
-    /// The tools that a `tool_choice` names.
+    /// What the request says of which tools may be called.
+    fn choice(&self, request: &Fields) -> Value {
+        request.value("tool_choice").unwrap_or_default()
+    }
+
+    /// The tools that a choice names.
     fn chosen_tools(&self, choice: &Value) -> Vec<String>;
 
-    /// The `tool_choice` that allows no call.
-    fn no_calls(&self) -> Bytes;
+    /// Changes a request so that it allows no call.
+    fn forbid_calls(&self, request: &mut Fields);
 
     /// Reads an item of the conversation.
     fn item(&self, item: &Value) -> Item;
@@ -151,7 +188,12 @@ pub(super) struct View {
     pub tools: Bytes,
     /// Whether the provider stores the answer, which the request may refuse.
     pub is_stored: bool,
+    /// Whether a stream is one list of chunks in place of events.
+    pub wants_list: bool,
 }
+
+/// Between the texts of two rounds, which are one text for the client.
+const BETWEEN_TEXTS: &str = "\n\n";
 
 /// Most parts of a round that is streamed: blocks or items of any kind.
 pub(super) const MAX_PARTS: usize = 4_096;
@@ -268,8 +310,10 @@ impl ModelCall {
 /// The result of a call that the client does not see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CallResult {
-    /// The call's id.
+    /// The call's id; empty where the provider gave it none.
     pub id: String,
+    /// The name of the tool.
+    pub name: String,
     pub text: String,
 }
 
@@ -320,6 +364,11 @@ pub(super) trait StreamedAnswer: Send {
 
     /// An error as the next event, where it has to fit in with those before it.
     fn error_event(&mut self, _failure: &Failure) -> Option<Bytes> {
+        None
+    }
+
+    /// The type of the answer, where it is not that of the provider's.
+    fn content_type(&self) -> Option<&'static str> {
         None
     }
 

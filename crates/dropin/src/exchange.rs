@@ -115,7 +115,7 @@ impl Exchange {
             Some(tokens) => Some(tokens),
             None => Some(foreign_tokens(protocol, foreign.get(name)?)),
         });
-        let chosen = fields.value("tool_choice").unwrap_or_default();
+        let chosen = protocol.choice(&fields);
         let required = restored.called.into_iter();
         for name in required.chain(protocol.chosen_tools(&chosen)) {
             let name = list.resolved(&name);
@@ -247,8 +247,9 @@ impl Exchange {
     pub fn view(&self) -> View {
         View {
             hidden: self.hidden_tools.clone(),
-            tools: self.fields.get("tools").cloned().unwrap_or_default(),
+            tools: self.protocol.tools(&self.fields).unwrap_or_default(),
             is_stored: self.fields.flag("store") != Some(false),
+            wants_list: self.request.wants_list(),
         }
     }
 
@@ -271,7 +272,9 @@ impl Exchange {
         self.report.figures.tokens_shown += shown_tokens;
         let begun = Instant::now();
         let provider = &self.proxy.0.provider;
-        let sent = provider.send(&self.request, body, self.streams);
+        let given = self.request.query.as_deref();
+        let query = self.request.dialect.query(given, self.streams);
+        let sent = provider.send(&self.request, query.as_deref(), body, self.streams);
         let response = sent.await;
         self.report.figures.model += begun.elapsed();
         response
@@ -289,11 +292,13 @@ impl Exchange {
             let tool = self.foreign.get(name)?;
             Some(self.protocol.search_tool(&model_names::spec(tool)))
         };
-        fields.set("tools", self.list.shown(self.shown.names(), foreign));
+        let shown = self.shown.names();
+        let tools = self.list.shown(self.protocol, shown, foreign);
+        self.protocol.set_tools(&mut fields, tools);
         fields.set(self.protocol.conversation_field(), json::list(&self.items));
         // A model that searches on and on has to answer at last.
         if self.report.figures.rounds >= self.proxy.0.config.max_hidden_rounds {
-            fields.set("tool_choice", self.protocol.no_calls());
+            self.protocol.forbid_calls(&mut fields);
         }
         fields.to_json()
     }
@@ -424,6 +429,7 @@ impl Exchange {
             };
             results.push(CallResult {
                 id: call.id.clone(),
+                name: call.name.clone(),
                 text,
             });
         }

@@ -84,8 +84,11 @@ impl Figures {
             return;
         };
         // The first names are those of chat completions, the second those of the other dialects.
-        let input = count_of(usage, ["prompt_tokens", "input_tokens"]);
-        let output = count_of(usage, ["completion_tokens", "output_tokens"]);
+        let input = count_of(usage, ["prompt_tokens", "input_tokens", "promptTokenCount"]);
+        let output = count_of(
+            usage,
+            ["completion_tokens", "output_tokens", "candidatesTokenCount"],
+        );
         self.counted_tokens = input.zip(output);
     }
 
@@ -132,7 +135,7 @@ impl Figures {
     }
 }
 
-fn count_of(usage: &Value, names: [&str; 2]) -> Option<u64> {
+fn count_of(usage: &Value, names: [&str; 3]) -> Option<u64> {
     names.iter().find_map(|name| usage.get(name)?.as_u64())
 }
 

@@ -25,6 +25,11 @@ impl Fields {
         Some(Fields(fields))
     }
 
+    /// Whether there is no field.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The value of a field. Of two fields with one name the last counts, as for most readers.
     pub fn get(&self, name: &str) -> Option<&Bytes> {
         let found = self.0.iter().rfind(|(field, _)| field == name);

@@ -20,6 +20,7 @@ mod search_tool;
 mod shown;
 mod sse;
 mod dialect;
+mod upstream;
 mod answer_bounds;
 mod client_search;
 mod figures;
@@ -62,8 +63,9 @@ pub use self::extra::{CalledTool, ExtraCatalog, ToolCaller};
 pub use self::failure::Failure;
 pub use self::figures::header_names;
 pub use self::kept_conversations::ConversationKey;
-pub use self::passed_request::{PassedRequest, ProviderKey};
-pub use self::provider::{Provider, ProviderConfig};
+pub use self::passed_request::{PassedRequest, ProviderKey, check_path};
+pub use self::provider::{OtherProvider, Provider, ProviderConfig};
+pub use self::upstream::{API_KEY, Target, Upstream, X_API_KEY, X_GOOG_API_KEY};
 
 use self::answer_bounds::AnswerMemory;
 use self::catalogs::RequestCatalogs;
@@ -73,7 +75,6 @@ use self::found::held_key;
 use self::json::Fields;
 use self::kept_conversations::KeptConversations;
 use self::not_deferred::{NotDeferred, Reason};
-use self::passed_request::check_path;
 use self::said_once::SaidOnce;
 use self::tool_list::{Deferral, ToolList};
 use toolscout_base::telemetry::Metrics;
@@ -159,6 +160,8 @@ pub enum DeferChoice {
 pub struct DropInRequest {
     /// The API it speaks.
     pub dialect: Dialect,
+    /// Where it goes.
+    pub target: Target,
     /// Who sent it: nothing is shared between owners.
     pub owner: String,
     /// The request's id in the log.
@@ -177,6 +180,14 @@ pub struct DropInRequest {
     pub defer: DeferChoice,
     /// A catalog that is searched besides them.
     pub extra: Option<ExtraCatalog>,
+}
+
+impl DropInRequest {
+    /// Whether a stream is one list of chunks: some APIs have events only if they are asked for.
+    fn wants_list(&self) -> bool {
+        let query = self.query.as_deref().unwrap_or_default();
+        self.dialect == Dialect::Gemini && !query.split('&').any(|field| field == "alt=sse")
+    }
 }
 
 /// The answer to a request.
@@ -251,6 +262,16 @@ impl DropIn {
     pub async fn close(&self) {
         self.0.background.close();
         self.0.background.wait().await;
+    }
+
+    /// Whether there is a provider at this service.
+    pub fn has(&self, upstream: Upstream) -> bool {
+        self.0.provider.has(upstream)
+    }
+
+    /// Whether it has a key for any of its providers.
+    pub fn has_key(&self) -> bool {
+        self.0.provider.has_key()
     }
 
     /// Its settings.
@@ -347,11 +368,14 @@ impl DropIn {
     fn plan(&self, request: &Arc<DropInRequest>) -> Planned {
         let Some(fields) = Fields::read(&request.body) else {
             return Planned::AsItIs {
-                streams: false,
+                streams: request.target.streams == Some(true),
                 why: Reason::UnreadableBody.with_tools(0),
             };
         };
-        let streams = fields.flag("stream") == Some(true);
+        let streams = match request.target.streams {
+            Some(streams) => streams,
+            None => fields.flag("stream") == Some(true),
+        };
         let list = match self.deferred_list(request, &fields) {
             Ok(list) => list,
             Err(why) if why.reason == Reason::TooManyTools => {
@@ -378,8 +402,9 @@ impl DropIn {
         request: &DropInRequest,
         fields: &Fields,
     ) -> Result<Arc<ToolList>, NotDeferred> {
-        let tools = fields.get("tools").ok_or(Reason::NoTools.with_tools(0))?;
-        let unread = |reason: Reason| reason.with_tools(json::count(tools).unwrap_or_default());
+        let tools = request.dialect.protocol().tools(fields);
+        let tools = tools.ok_or(Reason::NoTools.with_tools(0))?;
+        let unread = |reason: Reason| reason.with_tools(json::count(&tools).unwrap_or_default());
         let above_tokens = match request.defer {
             DeferChoice::Off => return Err(unread(Reason::SwitchedOff)),
             DeferChoice::Above(tokens) => tokens,
@@ -407,7 +432,7 @@ impl DropIn {
             max_tools: config.max_request_tools,
         };
         let catalogs = &self.0.catalogs;
-        let list = catalogs.list(&request.owner, request.dialect, &deferral, tools)?;
+        let list = catalogs.list(&request.owner, request.dialect, &deferral, &tools)?;
         self.warn_of_idle_pins(&list);
         Ok(list)
     }
@@ -449,7 +474,9 @@ impl DropIn {
     ) -> Result<DropInAnswer, Failure> {
         let mut report = self.report(request, Figures::begin_passing(why));
         let provider = &self.0.provider;
-        let sent = provider.send(request, request.body.clone(), streams).await;
+        let query = request.query.as_deref();
+        let sent = provider.send(request, query, request.body.clone(), streams);
+        let sent = sent.await;
         report.figures.model = report.figures.elapsed();
         match sent {
             Ok(response) => Ok(passing::answer(

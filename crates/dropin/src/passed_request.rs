@@ -10,6 +10,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::dialect::Dialect;
 use crate::failure::Failure;
+use crate::upstream::Upstream;
 
 /// The key that a request goes to the provider with.
 #[derive(Clone)]
@@ -35,6 +36,8 @@ impl fmt::Debug for ProviderKey {
 pub struct PassedRequest {
     /// The API it speaks.
     pub dialect: Dialect,
+    /// The service that it goes to.
+    pub upstream: Upstream,
     /// Who sent it.
     pub owner: String,
     /// Its method.

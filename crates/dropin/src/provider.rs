@@ -1,19 +1,20 @@
 //! The model's provider: where it is, what it is sent, and how long it may take.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, Response, Url};
 use tokio::time::timeout;
 
 use crate::DropInRequest;
 use crate::answer_bounds::HeldAnswer;
-use crate::dialect::Dialect;
 use crate::failure::Failure;
 use crate::passed_request::{PassedRequest, ProviderKey};
+use crate::upstream::Upstream;
 use toolscout_base::clock::millis;
 use toolscout_base::known_secrets;
 use toolscout_base::media_type::{is_json, without_parameters};
@@ -21,18 +22,21 @@ use toolscout_base::tls::{is_loopback, root_cause};
 use toolscout_gate::llm::LlmError;
 
 /// Headers of a client that the provider gets.
-const REQUEST_HEADERS: [&str; 8] = [
+const REQUEST_HEADERS: [&str; 10] = [
     "accept",
     "content-type",
     "http-referer",
     "idempotency-key",
     "user-agent",
     "x-client-request-id",
+    "x-goog-api-client",
+    "x-goog-user-project",
     "x-request-id",
     "x-title",
 ];
 /// Headers of the provider that a client gets.
-const RESPONSE_HEADERS: [&str; 8] = [
+const RESPONSE_HEADERS: [&str; 9] = [
+    "apim-request-id",
     "cache-control",
     "content-type",
     "request-id",
@@ -59,6 +63,8 @@ pub struct ProviderConfig {
     pub messages_url: Option<String>,
     /// Its key.
     pub messages_key: Option<String>,
+    /// The providers of further APIs.
+    pub others: BTreeMap<Upstream, OtherProvider>,
     /// Longest wait for a connection.
     pub connect_timeout: Duration,
     /// Longest wait for the beginning of a streamed answer.
@@ -78,12 +84,22 @@ impl ProviderConfig {
             key: None,
             messages_url: None,
             messages_key: None,
+            others: BTreeMap::new(),
             connect_timeout: waits.connect_timeout,
             first_token_timeout: waits.first_token_timeout,
             idle_timeout: waits.idle_timeout,
             whole_timeout: Duration::from_secs(600),
         }
     }
+}
+
+/// Where the provider of a further API is.
+#[derive(Clone)]
+pub struct OtherProvider {
+    /// Its base URL.
+    pub base_url: String,
+    /// Its key.
+    pub key: Option<String>,
 }
 
 impl fmt::Debug for ProviderConfig {
@@ -98,8 +114,33 @@ impl fmt::Debug for ProviderConfig {
 pub struct Provider {
     client: Client,
     config: ProviderConfig,
+    services: BTreeMap<Upstream, Service>,
+}
+
+/// A service that requests go to.
+#[derive(Clone)]
+struct Service {
     base: Url,
-    messages: Url,
+    key: Option<String>,
+}
+
+impl fmt::Debug for Service {
+    /// Without the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Service({})", self.base)
+    }
+}
+
+impl Service {
+    fn new(url: &str, key: Option<&String>) -> Result<Self, LlmError> {
+        if let Some(key) = key {
+            known_secrets::add(key);
+        }
+        Ok(Service {
+            base: base_of(url)?,
+            key: key.cloned(),
+        })
+    }
 }
 
 impl Provider {
@@ -108,14 +149,17 @@ impl Provider {
     /// # Errors
     /// For a base URL that cannot be used.
     pub fn new(config: ProviderConfig) -> Result<Self, LlmError> {
-        for key in config.key.iter().chain(&config.messages_key) {
-            known_secrets::add(key);
+        let mut services = BTreeMap::new();
+        let main = Service::new(&config.base_url, config.key.as_ref())?;
+        services.insert(Upstream::Main, main);
+        if let Some(url) = &config.messages_url {
+            // The key of one provider is not shown to another.
+            let messages = Service::new(url, config.messages_key.as_ref())?;
+            services.insert(Upstream::Messages, messages);
         }
-        let base = base_of(&config.base_url)?;
-        let messages = match &config.messages_url {
-            Some(url) => base_of(url)?,
-            None => base.clone(),
-        };
+        for (upstream, OtherProvider { base_url, key }) in &config.others {
+            services.insert(*upstream, Service::new(base_url, key.as_ref())?);
+        }
         let mut builder = toolscout_base::tls::client()
             .connect_timeout(config.connect_timeout)
             // Less than servers usually wait before they close an idle connection.
@@ -123,7 +167,7 @@ impl Provider {
             // A redirected request would be sent without its body, or with its key to another host.
             .redirect(reqwest::redirect::Policy::none());
         // A proxy of the environment would look for the provider on its own machine.
-        if is_loopback(&base) && is_loopback(&messages) {
+        if services.values().all(|service| is_loopback(&service.base)) {
             builder = builder.no_proxy();
         }
         let client = builder.build().map_err(|error| LlmError::InvalidUrl {
@@ -133,44 +177,46 @@ impl Provider {
         Ok(Provider {
             client,
             config,
-            base,
-            messages,
+            services,
         })
+    }
+
+    /// Whether requests can go to this service.
+    pub fn has(&self, upstream: Upstream) -> bool {
+        self.service(upstream).is_ok()
+    }
+
+    /// Whether there is a key for any of the services.
+    pub fn has_key(&self) -> bool {
+        self.services.values().any(|service| service.key.is_some())
     }
 
     /// The addresses of providers on other machines for which there is no key.
     pub fn keyless_addresses(&self) -> Vec<String> {
-        let own_messages = self.config.messages_url.is_some();
-        let providers = [
-            (&self.base, self.config.key.is_none()),
-            (
-                &self.messages,
-                own_messages && self.config.messages_key.is_none(),
-            ),
-        ];
         let mut keyless = Vec::new();
-        for (url, lacks_key) in providers {
+        for service in self.services.values() {
             // Few providers on this machine need keys.
-            if lacks_key && !is_loopback(url) {
-                keyless.push(url.origin().ascii_serialization());
+            if service.key.is_none() && !is_loopback(&service.base) {
+                keyless.push(service.base.origin().ascii_serialization());
             }
         }
         keyless
     }
 
-    /// Sends a request of a dialect, and waits for the beginning of the answer.
+    /// Sends a request, and waits for the beginning of the answer. `query` is that of the address.
     ///
     /// # Errors
     /// Where none begins. An answer with an error status is an answer.
     pub async fn send(
         &self,
         request: &DropInRequest,
+        query: Option<&str>,
         body: Bytes,
         streams: bool,
     ) -> Result<Response, Failure> {
         let limit = self.limit(streams);
-        let path = request.dialect.path();
-        self.post(request, path, body, limit).await
+        self.post(request, &request.target.path, query, body, limit)
+            .await
     }
 
     /// Asks how many tokens a request has.
@@ -179,24 +225,27 @@ impl Provider {
     /// As [`Provider::send`].
     pub async fn count(&self, request: &DropInRequest, body: Bytes) -> Result<Response, Failure> {
         let limit = self.config.first_token_timeout;
-        let path = request.dialect.counting_path();
-        self.post(request, path, body, limit).await
+        let path = request.dialect.counting_path(&request.target.path);
+        self.post(request, &path, request.query.as_deref(), body, limit)
+            .await
     }
 
     async fn post(
         &self,
         request: &DropInRequest,
         path: &str,
+        query: Option<&str>,
         body: Bytes,
         limit: Duration,
     ) -> Result<Response, Failure> {
-        let DropInRequest { dialect, query, .. } = request;
-        let mut url = join(self.base_for(*dialect), path);
-        url.set_query(query.as_deref());
-        let headers = self.headers(*dialect, &request.headers, &request.key);
-        let request = self.client.request(Method::POST, url).headers(headers);
-        let address = self.base_for(*dialect).origin().ascii_serialization();
-        self.answered(request.body(body), limit, &address).await
+        let upstream = request.target.upstream;
+        let service = self.service(upstream)?;
+        let mut url = join(&service.base, path);
+        url.set_query(query);
+        let headers = headers(upstream, service, &request.headers, &request.key);
+        let sending = self.client.request(Method::POST, url).headers(headers);
+        let address = service.base.origin().ascii_serialization();
+        self.answered(sending.body(body), limit, &address).await
     }
 
     /// Passes a request on as it came, and waits for the beginning of the answer.
@@ -208,11 +257,12 @@ impl Provider {
         request: &PassedRequest,
         limit: Duration,
     ) -> Result<Response, Failure> {
-        let base = self.base_for(request.dialect);
-        let mut url = join(base, &request.path);
+        let upstream = request.upstream;
+        let service = self.service(upstream)?;
+        let mut url = join(&service.base, &request.path);
         url.set_query(request.query.as_deref());
-        let headers = self.headers(request.dialect, &request.headers, &request.key);
-        let address = base.origin().ascii_serialization();
+        let headers = headers(upstream, service, &request.headers, &request.key);
+        let address = service.base.origin().ascii_serialization();
         let mut sending = self.client.request(request.method.clone(), url);
         if let Some(body) = &request.body {
             sending = sending.body(body.clone());
@@ -300,11 +350,19 @@ impl Provider {
         }
     }
 
-    fn base_for(&self, dialect: Dialect) -> &Url {
-        match dialect {
-            Dialect::Messages => &self.messages,
-            Dialect::Chat | Dialect::Responses => &self.base,
-        }
+    fn service(&self, upstream: Upstream) -> Result<&Service, Failure> {
+        let service = self.services.get(&upstream);
+        // Many servers have both APIs at one base URL.
+        let service = match upstream {
+            Upstream::Messages => service.or(self.services.get(&Upstream::Main)),
+            _ => service,
+        };
+        service.ok_or_else(|| {
+            let flag = upstream.flag();
+            let message =
+                format!("this server has no provider of this API; start it with {flag} URL");
+            Failure::new(503, "no_model", message)
+        })
     }
 
     fn limit(&self, streams: bool) -> Duration {
@@ -314,34 +372,22 @@ impl Provider {
             self.config.whole_timeout
         }
     }
+}
 
-    /// The headers of a request to the provider: those of the client that it may see, and the key.
-    fn headers(&self, dialect: Dialect, given: &HeaderMap, key: &ProviderKey) -> HeaderMap {
-        let mut headers = passed(given, &REQUEST_HEADERS);
-        let of_server = match (dialect, &self.config.messages_url) {
-            // The key of one provider is not shown to another.
-            (Dialect::Messages, Some(_)) => &self.config.messages_key,
-            _ => &self.config.key,
-        };
-        match (key, of_server) {
-            (ProviderKey::OfClient(credentials), _) => headers.extend(credentials.clone()),
-            (ProviderKey::OfServer, None) => {}
-            (ProviderKey::OfServer, Some(key)) => {
-                let (name, value) = match dialect {
-                    Dialect::Messages => ("x-api-key", HeaderValue::from_str(key)),
-                    Dialect::Chat | Dialect::Responses => (
-                        "authorization",
-                        HeaderValue::from_str(&format!("Bearer {key}")),
-                    ),
-                };
-                if let Ok(mut value) = value {
-                    value.set_sensitive(true);
-                    headers.insert(HeaderName::from_static(name), value);
-                }
-            }
-        }
-        headers
+/// The headers of a request to a service: those of the client that it may see, and the key.
+fn headers(
+    upstream: Upstream,
+    service: &Service,
+    given: &HeaderMap,
+    key: &ProviderKey,
+) -> HeaderMap {
+    let mut headers = passed(given, &REQUEST_HEADERS);
+    match (key, &service.key) {
+        (ProviderKey::OfClient(given), _) => headers.extend(upstream.credentials(given)),
+        (ProviderKey::OfServer, None) => {}
+        (ProviderKey::OfServer, Some(key)) => headers.extend(upstream.key_header(key)),
     }
+    headers
 }
 
 /// The headers of the provider's answer that the client gets.
@@ -425,6 +471,8 @@ fn was_closed(error: &reqwest::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use reqwest::header::HeaderName;
+
     use super::*;
 
     #[test]
@@ -477,24 +525,56 @@ mod tests {
 
     #[test]
     fn each_provider_gets_its_own_key() {
-        let key_for = |config: ProviderConfig, dialect| {
-            let provider = Provider::new(config).unwrap();
-            let headers = provider.headers(dialect, &HeaderMap::new(), &ProviderKey::OfServer);
-            let value = headers.values().next().cloned();
-            value.map(|value| value.to_str().unwrap().to_owned())
+        let key_for = |config: &ProviderConfig, upstream| {
+            let provider = Provider::new(config.clone()).unwrap();
+            let service = provider.service(upstream).unwrap();
+            let headers = headers(upstream, service, &HeaderMap::new(), &ProviderKey::OfServer);
+            let (name, value) = headers.iter().next()?;
+            Some(format!("{name}: {}", value.to_str().unwrap()))
         };
         let mut config = ProviderConfig::new("http://h/v1");
         config.key = Some("k".into());
-        assert_eq!(key_for(config.clone(), Dialect::Chat).unwrap(), "Bearer k");
-        assert_eq!(key_for(config.clone(), Dialect::Messages).unwrap(), "k");
+        let bearer = Some("authorization: Bearer k".to_owned());
+        assert_eq!(key_for(&config, Upstream::Main), bearer);
+        let own = Some("x-api-key: k".to_owned());
+        assert_eq!(key_for(&config, Upstream::Messages), own);
         config.messages_url = Some("http://other/v1/".into());
-        assert_eq!(key_for(config.clone(), Dialect::Messages), None);
-        let provider = Provider::new(config).unwrap();
+        assert_eq!(key_for(&config, Upstream::Messages), None);
+        let provider = Provider::new(config.clone()).unwrap();
         assert_eq!(provider.keyless_addresses(), ["http://other"]);
+        let refused = provider.service(Upstream::Gemini).unwrap_err();
+        assert!(refused.message.contains("--llm-gemini"), "{refused:?}");
+        for (upstream, header) in [
+            (Upstream::Gemini, "x-goog-api-key: o"),
+            (Upstream::Azure, "api-key: o"),
+            (Upstream::Bedrock, "authorization: Bearer o"),
+        ] {
+            let other = OtherProvider {
+                base_url: "http://third".into(),
+                key: Some("o".into()),
+            };
+            config.others.insert(upstream, other);
+            assert_eq!(key_for(&config, upstream).unwrap(), header);
+        }
         let local = ProviderConfig::new("http://127.0.0.1:11434/v1");
         let local = Provider::new(local).unwrap();
         assert_eq!(local.keyless_addresses(), Vec::<String>::new());
-        let url = join(provider.base_for(Dialect::Messages), "/messages");
+        let url = join(
+            &provider.service(Upstream::Messages).unwrap().base,
+            "/messages",
+        );
         assert_eq!(url.as_str(), "http://other/v1/messages");
+    }
+
+    #[test]
+    fn a_clients_own_key_goes_in_the_header_that_the_service_reads() {
+        let mut given = HeaderMap::new();
+        given.insert("api-key", HeaderValue::from_static("a"));
+        given.insert("x-goog-api-key", HeaderValue::from_static("g"));
+        let of = |upstream: Upstream| upstream.credentials(&given).len();
+        assert_eq!((of(Upstream::Azure), of(Upstream::Gemini)), (1, 1));
+        assert_eq!((of(Upstream::Messages), of(Upstream::Bedrock)), (0, 0));
+        let main = Upstream::Main.credentials(&given);
+        assert_eq!(main["authorization"], "Bearer a");
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{self, StreamExt as _};
 use reqwest::Response;
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
@@ -28,7 +29,7 @@ const MAX_REFUSAL_BYTES: usize = 1 << 20;
 /// As described.
 pub async fn answer(exchange: Box<Exchange>, response: Response) -> Result<DropInAnswer, Failure> {
     let status = response.status().as_u16();
-    let headers = provider::response_headers(response.headers());
+    let mut headers = provider::response_headers(response.headers());
     let mut rounds = Rounds {
         answer: exchange.protocol().streamed(exchange.view()),
         exchange,
@@ -38,6 +39,9 @@ pub async fn answer(exchange: Box<Exchange>, response: Response) -> Result<DropI
         is_round_over: false,
         refusal: None,
     };
+    if let Some(content_type) = rounds.answer.content_type() {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    }
     match rounds.next().await {
         Some(Ok(first)) => {
             let first = stream::iter([Ok(first)]);

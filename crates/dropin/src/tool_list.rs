@@ -189,6 +189,7 @@ impl ToolList {
     /// definitions of those that are not of the list.
     pub fn shown<'t>(
         &self,
+        protocol: &dyn Protocol,
         found: impl Iterator<Item = &'t str>,
         foreign: impl Fn(&str) -> Option<Bytes>,
     ) -> Bytes {
@@ -208,7 +209,7 @@ impl ToolList {
                 None => shown.extend(foreign(name)),
             }
         }
-        shown.to_json()
+        protocol.tool_list(&shown.entries())
     }
 
     /// Tokens of the tools that are always shown, with the search tool.
@@ -294,7 +295,7 @@ impl<'l> ShownList<'l> {
         }
     }
 
-    fn to_json(&self) -> Bytes {
+    fn entries(&self) -> Vec<Bytes> {
         let mut entries = Vec::with_capacity(self.0.len());
         for (namespace, tools) in &self.0 {
             match namespace {
@@ -302,7 +303,7 @@ impl<'l> ShownList<'l> {
                 None => entries.extend(tools.iter().cloned()),
             }
         }
-        json::list(&entries)
+        entries
     }
 }
 
@@ -377,7 +378,7 @@ fn split(protocol: &dyn Protocol, tools: &Bytes) -> Option<Vec<ListedTool>> {
     let items = json::items(tools)?;
     let mut split = Vec::with_capacity(items.len());
     for item in &items {
-        match protocol.namespace(item) {
+        match protocol.members(item) {
             Some(members) => split.extend(members.into_iter().map(ListedTool::new)),
             None => split.push(ListedTool::new(protocol.tool(item))),
         }
@@ -513,7 +514,9 @@ mod tests {
     }
 
     fn shown(list: &ToolList, found: &[&str]) -> String {
-        String::from_utf8(list.shown(found.iter().copied(), |_| None).to_vec()).unwrap()
+        let protocol = Dialect::Chat.protocol();
+        let shown = list.shown(protocol, found.iter().copied(), |_| None);
+        String::from_utf8(shown.to_vec()).unwrap()
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! The APIs of model providers, with tool search in front: chat completions, responses and messages.
 
 mod agent;
+mod azure;
 mod bodies;
 mod calls;
 pub mod embeddings;
+pub mod gemini;
 mod headers;
 pub mod passed;
 mod routes;
@@ -13,7 +15,7 @@ use std::sync::Arc;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts as _, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
 use self::bodies::HeldBody;
@@ -22,13 +24,14 @@ use super::access::{Grant, ProfileGrant};
 use super::envelope::RequestId;
 use super::error::{ApiError, ApiResult};
 use super::mcp::HasOwnErrorBody;
+use super::model_routes::AZURE;
 use super::profiles::PROFILE;
 use super::served::ServedSnapshots;
 use super::threads::blocking;
 use toolscout_agent::Agents;
 use toolscout_dropin::{
-    self, AgentQuestion, AnswerBody, Dialect, DropIn, DropInAnswer, DropInRequest, ExtraCatalog,
-    Failure, PassedRequest, ProviderKey,
+    self, API_KEY, AgentQuestion, AnswerBody, Dialect, DropIn, DropInAnswer, DropInRequest,
+    ExtraCatalog, Failure, PassedRequest, ProviderKey, Target, Upstream, X_API_KEY, X_GOOG_API_KEY,
 };
 use toolscout_gate::usage::Place;
 use toolscout_state::keys::{self, Scope};
@@ -41,7 +44,8 @@ pub use routes::{below_other_bases, not_served};
 
 /// Bytes of a request: conversations hold images, and lists of tools are long.
 pub const MAX_BODY_BYTES: usize = 64 << 20;
-const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// The headers in which clients send keys.
+const KEY_HEADERS: [HeaderName; 4] = [header::AUTHORIZATION, X_API_KEY, X_GOOG_API_KEY, API_KEY];
 
 /// Answers a request of OpenAI's chat completions with the provider's model.
 ///
@@ -115,7 +119,8 @@ pub async fn count_response_tokens(State(app): State<App>, request: Request) -> 
 }
 
 async fn counted(app: &App, dialect: Dialect, request: Request) -> Response {
-    match answer(app, dialect, Wanted::Tokens, request).await {
+    let target = Target::of(dialect);
+    match answer(app, dialect, target, Wanted::Tokens, request).await {
         Ok(answer) => response_of(answer),
         Err(problem) => problem.into_response(dialect),
     }
@@ -140,6 +145,7 @@ enum Wanted {
 )]
 pub async fn models(State(app): State<App>, request: Request) -> Response {
     let (mut parts, _) = request.into_parts();
+    let azure = azure::azure_path(&app, &parts.uri);
     // Clients of the Anthropic API say which version of it they speak.
     // Both providers list their models at this path, in different formats.
     let dialect = match parts.headers.contains_key("anthropic-version") {
@@ -148,7 +154,7 @@ pub async fn models(State(app): State<App>, request: Request) -> Response {
     };
     let listed = async {
         let sender = Sender::of(&app, &mut parts).await?;
-        listed_models(&app, dialect, &sender, &parts.headers).await
+        listed_models(&app, dialect, azure, &sender, &parts).await
     };
     match listed.await {
         Ok(answer) => response_of(answer),
@@ -160,8 +166,9 @@ pub async fn models(State(app): State<App>, request: Request) -> Response {
 async fn listed_models(
     app: &App,
     dialect: Dialect,
+    azure: Option<String>,
     sender: &Sender,
-    headers: &HeaderMap,
+    parts: &Parts,
 ) -> Result<DropInAnswer, Problem> {
     let has_agent = has_agent(app);
     // If `--llm` is a script, there is no provider, and the agents are the only models.
@@ -173,9 +180,17 @@ async fn listed_models(
         dialect,
         owner: sender.owner.clone(),
         method: Method::GET,
-        path: "/models".to_owned(),
-        query: None,
-        headers: headers.clone(),
+        // Azure needs the version of its API.
+        query: match &azure {
+            Some(_) => parts.uri.query().map(str::to_owned),
+            None => None,
+        },
+        upstream: match &azure {
+            Some(_) => Upstream::Azure,
+            None => Upstream::of(dialect),
+        },
+        path: azure.unwrap_or_else(|| "/models".to_owned()),
+        headers: parts.headers.clone(),
         key: sender.key.clone(),
         body: None,
         reserved: None,
@@ -192,7 +207,8 @@ async fn listed_models(
 }
 
 async fn respond(app: &App, dialect: Dialect, request: Request) -> Response {
-    match answer(app, dialect, Wanted::Answer, request).await {
+    let target = azure::target(app, dialect, request.uri());
+    match answer(app, dialect, target, Wanted::Answer, request).await {
         Ok(answer) => response_of(answer),
         Err(problem) => problem.into_response(dialect),
     }
@@ -201,12 +217,13 @@ async fn respond(app: &App, dialect: Dialect, request: Request) -> Response {
 async fn answer(
     app: &App,
     dialect: Dialect,
+    target: Target,
     wanted: Wanted,
     request: Request,
 ) -> Result<DropInAnswer, Problem> {
     let (mut parts, body) = request.into_parts();
     let sender = Sender::of(app, &mut parts).await?;
-    let (headers, query) = (parts.headers.clone(), parts.uri.query().map(str::to_owned));
+    let (headers, query) = (parts.headers.clone(), query_for(&target, &parts.uri));
     let id = parts.extensions.get::<RequestId>().cloned();
     let HeldBody {
         bytes: body,
@@ -225,8 +242,10 @@ async fn answer(
     }
     let dropin = configured(app, Some(&body))?;
     let ignored = headers::ignored(Some(&dropin), &headers);
+    toolscout_dropin::check_path(&target.path)?;
     let request = DropInRequest {
         dialect,
+        target,
         id: id.map(|RequestId(id)| id).unwrap_or_default(),
         defer: headers::defer_choice(&headers)?,
         extra: extra_catalog(app, &dropin, &sender.grant, &headers).await?,
@@ -242,6 +261,15 @@ async fn answer(
         Wanted::Tokens => dropin.count(request).await?,
     };
     Ok(with_ignored(answer, ignored))
+}
+
+/// The query of a request that goes to this service. The version of Azure's API is for Azure alone.
+fn query_for(target: &Target, uri: &Uri) -> Option<String> {
+    let is_of_azure = uri.path().starts_with(AZURE);
+    if is_of_azure && target.upstream != Upstream::Azure {
+        return None;
+    }
+    uri.query().map(str::to_owned)
 }
 
 /// The answer, with the names of headers that are not known.
@@ -346,6 +374,7 @@ impl Sender {
         let config = app.dropin.as_ref().map(DropIn::config);
         let brings_own_key = config.is_some_and(|config| config.key_from_client);
         let credentials = take_credentials(&mut parts.headers);
+        name_our_key(&mut parts.headers);
         if !brings_own_key {
             // If keys are needed, a key of another kind is refused here.
             parts.headers.extend(credentials.clone());
@@ -357,13 +386,10 @@ impl Sender {
             None => owner_by_credentials(&credentials),
         };
         // A key of ours must not reach the provider.
-        for name in [header::AUTHORIZATION, X_API_KEY] {
+        for name in KEY_HEADERS {
             parts.headers.remove(name);
         }
-        let has_key = match config {
-            Some(config) => config.provider.key.is_some() || config.provider.messages_key.is_some(),
-            None => false,
-        };
+        let has_key = app.dropin.as_ref().is_some_and(DropIn::has_key);
         // If neither the server nor the sender has a key, the client's credentials are for the
         // provider.
         let takes_theirs = brings_own_key || (grant.key().is_none() && !has_key);
@@ -379,7 +405,7 @@ impl Sender {
 /// Takes out the headers with a key that is not ours.
 fn take_credentials(headers: &mut HeaderMap) -> HeaderMap {
     let mut credentials = HeaderMap::new();
-    for name in [header::AUTHORIZATION, X_API_KEY] {
+    for name in KEY_HEADERS {
         if let Some(value) = headers.get(&name)
             && !has_our_key(value)
             && let Some(mut value) = headers.remove(&name)
@@ -390,6 +416,15 @@ fn take_credentials(headers: &mut HeaderMap) -> HeaderMap {
         }
     }
     credentials
+}
+
+/// Puts our key where all routes read it. What is left in the headers of other APIs is ours.
+fn name_our_key(headers: &mut HeaderMap) {
+    for name in [X_GOOG_API_KEY, API_KEY] {
+        if let Some(value) = headers.remove(name) {
+            headers.entry(X_API_KEY).or_insert(value);
+        }
+    }
 }
 
 /// With a scheme before it, or alone.

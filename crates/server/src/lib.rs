@@ -198,6 +198,8 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
         .routes(routes!(dropin::models))
         .routes(routes!(dropin::embeddings::create).layer(model))
         .merge(dropin::passed::described().layer(model))
+        .routes(routes!(dropin::gemini::generate, dropin::gemini::show_model).layer(model))
+        .routes(routes!(dropin::gemini::list_models))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::show, keys::revoke))
         .routes(routes!(audit::list))

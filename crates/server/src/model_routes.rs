@@ -8,8 +8,14 @@ pub const TIMEOUT: Duration = Duration::from_secs(60 * 60);
 /// Where the routes are too, for base URLs with one `/v1` too few or too many.
 pub const OTHER_BASES: [&str; 2] = ["", "/v1/v1"];
 
+/// What the paths of Azure OpenAI begin with.
+pub const AZURE: &str = "/openai";
+
 /// Whether this is one of the routes.
 pub fn contain(route: &str) -> bool {
+    if route.starts_with("/v1beta/") || route.starts_with("/openai/") {
+        return true;
+    }
     let below = below_base(route);
     let resource = below.trim_start_matches('/').split('/').next();
     below == "/chat/completions"
@@ -21,7 +27,7 @@ pub fn contain(route: &str) -> bool {
 
 /// A path below the base URL of the API, whichever of them it has.
 pub fn below_base(path: &str) -> &str {
-    let mut below = path;
+    let mut below = path.strip_prefix(AZURE).unwrap_or(path);
     // At most two: a third `/v1` is not a base that is served.
     for _ in 0..2 {
         below = match below.strip_prefix("/v1") {

@@ -7,17 +7,15 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::{
-    CallResult, Failure, Fields, Frame, HiddenTools, Item, MAX_PARTS, ModelCall, OfferedTool,
-    Protocol, Round, StreamedAnswer, ToolKind, View, WholeAnswer, content_essence, content_text,
-    event_value, head_of, malformed, malformed_body, object_field, take_deferral, text_field,
-    whole_value,
+    BETWEEN_TEXTS, CallResult, Failure, Fields, Frame, HiddenTools, Item, MAX_PARTS, ModelCall,
+    OfferedTool, Protocol, Round, StreamedAnswer, ToolKind, View, WholeAnswer, content_essence,
+    content_text, event_value, head_of, malformed, malformed_body, object_field, take_deferral,
+    text_field, whole_value,
 };
 use crate::{json, sse};
 use toolscout_gate::llm::calls::{CallAssembler, RawCall};
 use toolscout_gate::llm::{CallFragment, ToolSpec, call_fragment};
 
-/// Between the texts of two rounds, which are one text for the client.
-const BETWEEN_TEXTS: &str = "\n\n";
 /// Chunks without content that wait for the first with some.
 const MAX_HELD: usize = 16;
 /// Fields of an answer that are the same in all its chunks.
@@ -107,8 +105,8 @@ impl Protocol for Chat {
         }
     }
 
-    fn no_calls(&self) -> Bytes {
-        Bytes::from_static(b"\"none\"")
+    fn forbid_calls(&self, request: &mut Fields) {
+        request.set("tool_choice", Bytes::from_static(b"\"none\""));
     }
 
     fn item(&self, item: &Value) -> Item {

@@ -109,8 +109,8 @@ impl Protocol for Messages {
         }
     }
 
-    fn no_calls(&self) -> Bytes {
-        Bytes::from_static(br#"{"type":"none"}"#)
+    fn forbid_calls(&self, request: &mut Fields) {
+        request.set("tool_choice", Bytes::from_static(br#"{"type":"none"}"#));
     }
 
     fn item(&self, item: &Value) -> Item {

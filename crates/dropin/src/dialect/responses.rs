@@ -91,7 +91,7 @@ impl Protocol for Responses {
         }
     }
 
-    fn namespace(&self, json: &Bytes) -> Option<Vec<OfferedTool>> {
+    fn members(&self, json: &Bytes) -> Option<Vec<OfferedTool>> {
         let mut fields = Fields::read(json)?;
         if fields.text("type").as_deref() != Some("namespace") {
             return None;
@@ -141,8 +141,8 @@ impl Protocol for Responses {
         }
     }
 
-    fn no_calls(&self) -> Bytes {
-        Bytes::from_static(b"\"none\"")
+    fn forbid_calls(&self, request: &mut Fields) {
+        request.set("tool_choice", Bytes::from_static(b"\"none\""));
     }
 
     fn item(&self, item: &Value) -> Item {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest as _, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -81,6 +81,19 @@ pub struct HeldBody {
 }
 
 impl HeldBody {
+    /// Reads the body of a request that may have none.
+    ///
+    /// # Errors
+    /// As [`HeldBody::read`].
+    pub async fn of_request(app: &App, parts: &Parts, body: Body) -> ApiResult<Option<Self>> {
+        let has_body = parts.headers.contains_key(header::CONTENT_LENGTH)
+            || parts.headers.contains_key(header::TRANSFER_ENCODING);
+        Ok(match has_body && parts.method == Method::POST {
+            true => Some(HeldBody::read(app, parts, body).await?),
+            false => None,
+        })
+    }
+
     /// Reads the body of a request with these parts. Its memory is reserved before, by the length that
     /// the request announces.
     ///

@@ -12,11 +12,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::bodies::HeldBody;
-use super::passed::{json_answer, pass_on};
+use super::passed::{json_answer, pass_on, target};
 use super::{Problem, Sender, response_of};
 use crate::App;
 use toolscout_base::printable::excerpt;
-use toolscout_dropin::{Dialect, DropInAnswer, Failure, requested_model};
+use toolscout_dropin::{Dialect, DropInAnswer, Failure, Upstream, requested_model};
 use toolscout_finder::finder::toolbox::o200k;
 use toolscout_index::embed::{Embedder, Encoder, MultilingualTable, StaticTable};
 
@@ -64,7 +64,12 @@ async fn answer(app: &App, request: Request) -> Result<DropInAnswer, Problem> {
         );
         return Err(Failure::new(404, "model_not_found", message).into());
     }
-    pass_on(app, Dialect::Chat, sender, parts, Some(body)).await
+    let mut target = target(app, Dialect::Chat, &parts.uri);
+    // A deployment of Azure has the path of another service otherwise.
+    if target.upstream == Upstream::Main {
+        target.path = "/embeddings".to_owned();
+    }
+    pass_on(app, Dialect::Chat, target, sender, parts, Some(body)).await
 }
 
 /// An embedder of this server, as a model.

@@ -5,7 +5,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 use utoipa_axum::router::OpenApiRouter;
@@ -13,12 +13,12 @@ use utoipa_axum::routes;
 
 use super::bodies::HeldBody;
 use super::{
-    Problem, Sender, agent_names, configured, embeddings, has_agent, headers, response_of,
-    with_ignored,
+    Problem, Sender, agent_names, azure, configured, embeddings, has_agent, headers, query_for,
+    response_of, with_ignored,
 };
 use crate::App;
 use crate::model_routes::below_base;
-use toolscout_dropin::{AnswerBody, Dialect, DropInAnswer, PassedRequest};
+use toolscout_dropin::{AnswerBody, Dialect, DropInAnswer, PassedRequest, Target, Upstream};
 
 /// A route that passes on, with its entry in the OpenAPI document.
 macro_rules! passed {
@@ -153,13 +153,9 @@ async fn respond(app: &App, request: Request) -> Response {
         if let Some(model) = own_model(app, &parts.uri) {
             return Ok(json_answer(model));
         }
-        let has_body = parts.headers.contains_key(header::CONTENT_LENGTH)
-            || parts.headers.contains_key(header::TRANSFER_ENCODING);
-        let body = match has_body && parts.method == Method::POST {
-            true => Some(HeldBody::read(app, &parts, body).await?),
-            false => None,
-        };
-        pass_on(app, dialect, sender, parts, body).await
+        let body = HeldBody::of_request(app, &parts, body).await?;
+        let target = target(app, dialect, &parts.uri);
+        pass_on(app, dialect, target, sender, parts, body).await
     };
     match answered.await {
         Ok(answer) => response_of(answer),
@@ -167,10 +163,23 @@ async fn respond(app: &App, request: Request) -> Response {
     }
 }
 
+/// Where such a request goes.
+pub(super) fn target(app: &App, dialect: Dialect, uri: &Uri) -> Target {
+    let target = azure::target(app, dialect, uri);
+    match target.upstream {
+        Upstream::Azure => target,
+        _ => Target {
+            path: below_base(uri.path()).to_owned(),
+            ..target
+        },
+    }
+}
+
 /// Passes a request on to the provider.
 pub(super) async fn pass_on(
     app: &App,
     dialect: Dialect,
+    target: Target,
     sender: Sender,
     parts: Parts,
     body: Option<HeldBody>,
@@ -185,8 +194,9 @@ pub(super) async fn pass_on(
         dialect,
         owner: sender.owner,
         method: parts.method,
-        path: below_base(parts.uri.path()).to_owned(),
-        query: parts.uri.query().map(str::to_owned),
+        upstream: target.upstream,
+        query: query_for(&target, &parts.uri),
+        path: target.path,
         headers: parts.headers,
         key: sender.key,
         body,

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::{get, post};
 
-use super::{MAX_BODY_BYTES, Problem, passed, serves_models};
+use super::{MAX_BODY_BYTES, Problem, azure, gemini, passed, serves_models};
 use crate::App;
 use crate::model_routes::{self, OTHER_BASES};
 use toolscout_base::printable::excerpt;
@@ -14,8 +14,9 @@ use toolscout_dropin::{Dialect, Failure};
 
 /// The routes, for messages.
 const ROUTES: &str = "POST /v1/chat/completions, /v1/responses, /v1/responses/input_tokens, /v1/messages, \
-                      /v1/messages/count_tokens and /v1/embeddings, GET /v1/models, and the routes of stored \
-                      responses, files and batches";
+                      /v1/messages/count_tokens, /v1/embeddings and \
+                      /v1beta/models/{model}:generateContent, GET /v1/models, and the routes of stored responses, \
+                      files and batches";
 /// What the paths of OpenAI's API begin with.
 const OPENAI: [&str; 23] = [
     "assistants",
@@ -70,7 +71,10 @@ pub fn below_other_bases() -> Router<App> {
             .route(&format!("{base}/models"), get(super::models))
             .merge(passed::routes(base));
     }
-    router = router.merge(passed::models_with_slashes("/v1"));
+    router = router
+        .merge(passed::models_with_slashes("/v1"))
+        .merge(azure::routes())
+        .merge(gemini::below_other_bases());
     router.layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
 }
 
@@ -106,6 +110,9 @@ pub fn not_served(
 fn dialect_of(path: &str, headers: &HeaderMap) -> Option<Dialect> {
     let below = model_routes::below_base(path).trim_start_matches('/');
     let resource = below.split('/').next().unwrap_or_default();
+    if path.starts_with("/v1beta/") {
+        return Some(Dialect::Gemini);
+    }
     // These headers come from the SDKs of the providers. Anthropic's SDK sends both, so it goes first.
     if headers.contains_key("anthropic-version") || ANTHROPIC.contains(&resource) {
         Some(Dialect::Messages)

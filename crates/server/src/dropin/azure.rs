@@ -1,0 +1,55 @@
+//! The paths of Azure OpenAI: deployments in place of models, and OpenAI's own paths below
+//! `/openai/v1`.
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::Uri;
+use axum::routing::{get, post};
+
+use super::{MAX_BODY_BYTES, chat_completions, embeddings, models, passed, responses};
+use crate::App;
+use crate::model_routes::AZURE;
+use toolscout_dropin::{Dialect, Target, Upstream};
+
+/// The routes. They have the handlers of OpenAI's paths.
+pub fn routes() -> Router<App> {
+    let mut router = Router::new();
+    for base in ["/openai/deployments/{deployment}", "/openai/v1"] {
+        router = router
+            .route(&format!("{base}/chat/completions"), post(chat_completions))
+            .route(&format!("{base}/responses"), post(responses));
+    }
+    router
+        .route(
+            "/openai/deployments/{deployment}/embeddings",
+            post(embeddings::create),
+        )
+        .route("/openai/responses", post(responses))
+        .route("/openai/v1/models", get(models))
+        .merge(passed::routes("/openai/v1"))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+}
+
+/// Where a request of OpenAI's API goes. With Azure as a provider it goes to the path that it came
+/// to, and else to the path of OpenAI.
+pub fn target(app: &App, dialect: Dialect, uri: &Uri) -> Target {
+    let target = Target::of(dialect);
+    match azure_path(app, uri) {
+        Some(path) => Target {
+            upstream: Upstream::Azure,
+            path,
+            ..target
+        },
+        None => target,
+    }
+}
+
+/// The path below Azure's base URL, if the request goes there.
+pub fn azure_path(app: &App, uri: &Uri) -> Option<String> {
+    let path = uri.path().strip_prefix(AZURE)?;
+    let has_azure = app
+        .dropin
+        .as_ref()
+        .is_some_and(|dropin| dropin.has(Upstream::Azure));
+    (has_azure && path.starts_with('/')).then(|| path.to_owned())
+}

@@ -1,0 +1,184 @@
+//! Google's Gemini. The path names the model and what is asked of it.
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Uri};
+use axum::response::Response;
+use axum::routing::{get, post};
+
+use super::bodies::HeldBody;
+use super::passed::pass_on;
+use super::{Problem, Sender, Wanted, answer, response_of};
+use crate::App;
+use toolscout_base::printable::excerpt;
+use toolscout_dropin::{Dialect, DropInAnswer, Failure, Target, Upstream, X_GOOG_API_KEY};
+
+/// What the paths begin with.
+pub const BASE: &str = "/v1beta";
+/// Most characters of a path in a message.
+const MAX_PATH_CHARS: usize = 200;
+
+/// Answers a request of Gemini with the provider's model, as `/v1/chat/completions` does.
+///
+/// The path ends with the model and a method: `gemini-2.5-flash:generateContent`,
+/// `:streamGenerateContent` (events with `alt=sse`, else one list of chunks) or `:countTokens`.
+/// `:embedContent`, `:batchEmbedContents` and `:batchGenerateContent` pass to the provider.
+#[utoipa::path(
+    post, path = "/v1beta/models/{model}", operation_id = "generate_content", tag = "model",
+    request_body(content = Object, content_type = "application/json", description = "As Google describes it"),
+    responses(
+        (status = 200, body = Object, description = "The provider's answer, or its stream"),
+        (status = "default", body = Object, description = "An error, as the provider tells its own"),
+    )
+)]
+pub async fn generate(State(app): State<App>, request: Request) -> Response {
+    told(generated(&app, request).await)
+}
+
+/// Shows one of the models of Gemini's provider.
+#[utoipa::path(
+    get, path = "/v1beta/models/{model}", operation_id = "show_gemini_model", tag = "model",
+    responses(
+        (status = 200, body = Object, description = "The provider's answer"),
+        (status = "default", body = Object, description = "An error, as the provider tells its own"),
+    )
+)]
+pub async fn show_model(State(app): State<App>, request: Request) -> Response {
+    told(passed(&app, request).await)
+}
+
+/// Lists the models of Gemini's provider.
+#[utoipa::path(
+    get, path = "/v1beta/models", operation_id = "list_gemini_models", tag = "model",
+    responses(
+        (status = 200, body = Object, description = "The provider's list"),
+        (status = "default", body = Object, description = "An error, as the provider tells its own"),
+    )
+)]
+pub async fn list_models(State(app): State<App>, request: Request) -> Response {
+    told(passed(&app, request).await)
+}
+
+/// The routes again, for base URLs that have the version already.
+pub fn below_other_bases() -> Router<App> {
+    Router::new()
+        .route(
+            "/v1beta/v1beta/models/{model}",
+            post(generate).get(show_model),
+        )
+        .route("/v1beta/v1beta/models", get(list_models))
+}
+
+fn told(answered: Result<DropInAnswer, Problem>) -> Response {
+    match answered {
+        Ok(answer) => response_of(answer),
+        Err(problem) => problem.into_response(Dialect::Gemini),
+    }
+}
+
+async fn generated(app: &App, request: Request) -> Result<DropInAnswer, Problem> {
+    let request = with_key_in_header(request);
+    let path = below(request.uri());
+    let method = path.rsplit_once(':').map(|(_, method)| method.to_owned());
+    let (wanted, streams) = match method.as_deref() {
+        Some("generateContent") => (Wanted::Answer, false),
+        Some("streamGenerateContent") => (Wanted::Answer, true),
+        Some("countTokens") => (Wanted::Tokens, false),
+        Some("embedContent" | "batchEmbedContents" | "batchGenerateContent") => {
+            return passed(app, request).await;
+        }
+        _ => {
+            let message = format!(
+                "{} is no route of this server; of Gemini's methods it has generateContent, streamGenerateContent, \
+                 countTokens, embedContent, batchEmbedContents and batchGenerateContent",
+                excerpt(request.uri().path(), MAX_PATH_CHARS)
+            );
+            return Err(Failure::new(404, "not_found", message).into());
+        }
+    };
+    let target = Target {
+        upstream: Upstream::Gemini,
+        path,
+        streams: Some(streams),
+    };
+    answer(app, Dialect::Gemini, target, wanted, request).await
+}
+
+async fn passed(app: &App, request: Request) -> Result<DropInAnswer, Problem> {
+    let (mut parts, body) = with_key_in_header(request).into_parts();
+    let sender = Sender::of(app, &mut parts).await?;
+    let body = HeldBody::of_request(app, &parts, body).await?;
+    let target = Target {
+        upstream: Upstream::Gemini,
+        path: below(&parts.uri),
+        streams: None,
+    };
+    pass_on(app, Dialect::Gemini, target, sender, parts, body).await
+}
+
+/// The path below the base URL of the API.
+fn below(uri: &Uri) -> String {
+    let mut path = uri.path();
+    while let Some(rest) = path.strip_prefix(BASE) {
+        path = rest;
+    }
+    path.replace("%3A", ":").replace("%3a", ":")
+}
+
+/// Clients may send their key in the address, and no key stays there.
+fn with_key_in_header(mut request: Request) -> Request {
+    let Some(query) = request.uri().query() else {
+        return request;
+    };
+    let (keys, others): (Vec<&str>, Vec<&str>) = query
+        .split('&')
+        .partition(|field| field.starts_with("key="));
+    let Some(key) = keys.last().and_then(|key| key.strip_prefix("key=")) else {
+        return request;
+    };
+    let value = HeaderValue::from_str(key);
+    let path = request.uri().path();
+    let uri = match others.is_empty() {
+        true => path.to_owned(),
+        false => format!("{path}?{}", others.join("&")),
+    };
+    if let (Ok(mut value), Ok(uri)) = (value, uri.parse()) {
+        value.set_sensitive(true);
+        // The header counts if there is one already.
+        request.headers_mut().entry(X_GOOG_API_KEY).or_insert(value);
+        *request.uri_mut() = uri;
+    }
+    request
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    #[test]
+    fn a_key_in_the_address_moves_to_a_header() {
+        let of = |uri: &str| {
+            let request = Request::builder().uri(uri).body(Body::empty()).unwrap();
+            let request = with_key_in_header(request);
+            let key = request.headers().get(X_GOOG_API_KEY).cloned();
+            let key = key.map(|key| key.to_str().unwrap().to_owned());
+            (request.uri().to_string(), key)
+        };
+        let path = "/v1beta/models/m:generateContent";
+        let (uri, key) = of(&format!("{path}?key=secret"));
+        assert_eq!((uri.as_str(), key.as_deref()), (path, Some("secret")));
+        let (uri, key) = of(&format!("{path}?alt=sse&key=secret&x=1"));
+        assert_eq!(uri, format!("{path}?alt=sse&x=1"));
+        assert_eq!(key.as_deref(), Some("secret"));
+        assert_eq!(of(path).1, None);
+    }
+
+    #[test]
+    fn the_version_is_taken_off_the_path() {
+        for path in ["/v1beta/models/m:x", "/v1beta/v1beta/models/m%3Ax"] {
+            assert_eq!(below(&path.parse().unwrap()), "/models/m:x");
+        }
+    }
+}
