@@ -30,6 +30,12 @@ if ! cmp --silent tests/dropin/package-lock.json "$clients/node_modules/.install
   cp tests/dropin/package-lock.json "$clients/node_modules/.installed-lock.json"
 fi
 
+# The SDKs of Google, AWS and Azure have a provider of their own.
+if [ -n "${TOOLSCOUT:-}" ] && [[ "clouds" == *"${1:-}"* ]]; then
+  NODE_FOLDER=$clients NO_PROXY=127.0.0.1 "$clients/venv/bin/python" tests/dropin/clouds.py "$TOOLSCOUT"
+  [ -z "${1:-}" ] || exit 0
+fi
+
 export DROPIN_PYTHON=$clients/venv/bin/python DROPIN_EXAMPLES=$PWD/clients/drop-in DROPIN_TESTS=$PWD/tests/dropin
 # Nothing but loopback: no traces, no version checks, no proxy.
 export LANGSMITH_TRACING=false AI_SDK_LOG_WARNINGS=false NO_PROXY=127.0.0.1 PYTHONDONTWRITEBYTECODE=1

@@ -24,6 +24,8 @@ mod http {
     pub mod model;
     pub mod model_bounds;
     pub mod model_clients;
+    pub mod model_converse;
+    pub mod model_gemini;
     pub mod model_passing;
     pub mod model_service;
     pub mod model_streams;

@@ -51,6 +51,17 @@ pub struct DropInArgs {
         requires = "llm_azure"
     )]
     llm_azure_key: Option<String>,
+    /// Base URL of Amazon Bedrock, as https://bedrock-runtime.eu-north-1.amazonaws.com
+    #[arg(long, value_name = "URL", env = "TOOLSCOUT_LLM_BEDROCK")]
+    llm_bedrock: Option<String>,
+    /// The key of --llm-bedrock
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "AWS_BEARER_TOKEN_BEDROCK",
+        hide_env_values = true
+    )]
+    llm_bedrock_key: Option<String>,
     /// Send the provider's key that a client brings; a key of this server goes in the other of the
     /// headers Authorization and X-API-Key
     #[arg(long)]
@@ -104,6 +115,7 @@ impl DropInArgs {
         for (upstream, url, key) in [
             (Upstream::Gemini, &self.llm_gemini, &self.llm_gemini_key),
             (Upstream::Azure, &self.llm_azure, &self.llm_azure_key),
+            (Upstream::Bedrock, &self.llm_bedrock, &self.llm_bedrock_key),
         ] {
             if let Some(base_url) = url {
                 let other = OtherProvider {

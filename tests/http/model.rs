@@ -404,7 +404,7 @@ impl Api {
 
 #[derive(Debug, Default)]
 pub struct Seen {
-    id: String,
+    pub id: String,
     pub text: String,
     pub calls: Vec<(String, String)>,
     input_tokens: Value,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use toolscout::dropin::{DropInConfig, ProviderConfig};
 use toolscout::keys::Scope;
 
-use super::model::{Provider, Scripted, start};
+use super::model::{Api, Provider, Responses, Scripted, start};
 use super::server::{Server, read};
 
 /// The routes, and which of the providers they belong to.
@@ -110,19 +110,8 @@ async fn files_batches_and_stored_answers_pass_as_they_came() {
 }
 
 #[tokio::test]
-async fn paths_that_lead_elsewhere_and_keys_without_the_scope_are_refused() {
-    let (server, provider) = start(|_| {}).await;
-    for path in ["/v1/files/%2e%2e", "/v1/responses/%2E./cancel"] {
-        let method = if path.ends_with("cancel") {
-            Method::POST
-        } else {
-            Method::GET
-        };
-        let refused = read(server.request(method, path)).await;
-        assert_eq!(refused.status, 400, "{path}");
-        assert_eq!(refused.body["error"]["code"], "invalid_path");
-    }
-    assert_eq!(provider.sent().len(), 0);
+async fn keys_without_the_scope_are_refused() {
+    let provider = Provider::start().await;
     let config = DropInConfig::new(ProviderConfig::new(&provider.url));
     let keyed = Server::start_with(|settings| settings.dropin = Some(config)).await;
     let reads = keyed.key(Scope::Search, "*");
@@ -140,10 +129,29 @@ async fn paths_that_lead_elsewhere_and_keys_without_the_scope_are_refused() {
 
 #[tokio::test]
 async fn a_stored_answer_is_asked_for_by_the_id_that_the_provider_knows() {
-    let (server, _) = start(|_| {}).await;
-    // Without a provider's answer there is nothing to translate: the id passes.
-    let answer = server.get("/v1/responses/resp_unknown").await;
-    assert_eq!(answer.status, 200, "{answer:?}");
+    let (server, provider) = start(|_| {}).await;
+    // What was said before a search has an id already, and the provider stores the last round.
+    let search = ("s", "tool_search", json!({ "query": "mail" }));
+    provider.reply(Responses.reply(1, "Looking.", &[search], true));
+    provider.reply(Responses.reply(2, "Done.", &[], true));
+    let history = json!([Api::question("q")]);
+    let answer = server
+        .post(Responses.path(), &Responses.request(&history, true))
+        .await;
+    let seen = Responses.read(&answer, true);
+    assert_eq!(seen.id, "resp1");
+    for (path, sent) in [
+        ("/v1/responses/resp1", "/v1/responses/resp2"),
+        (
+            "/v1/responses/resp1/input_items",
+            "/v1/responses/resp2/input_items",
+        ),
+        ("/v1/responses/other", "/v1/responses/other"),
+    ] {
+        provider.reply(Scripted::Json(200, json!({ "any": 1 })));
+        assert_eq!(server.get(path).await.status, 200, "{path}");
+        assert_eq!(provider.last().0, sent);
+    }
 }
 
 #[tokio::test]

@@ -448,7 +448,8 @@ fn tool(name: &str, json: &Bytes) -> Option<Tool> {
         return Some(read);
     }
     let fields = Fields::read(json).unwrap_or_default();
-    let inside = fields.get("function").and_then(Fields::read);
+    let inside = fields.get("function").or(fields.get("toolSpec"));
+    let inside = inside.and_then(Fields::read);
     let inside = inside.unwrap_or_default();
     let description = fields.text("description");
     let description = description.or(inside.text("description"));

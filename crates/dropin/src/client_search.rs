@@ -40,8 +40,8 @@ pub fn is_search(tool: &OfferedTool) -> bool {
         return false;
     }
     let fields = Fields::read(&tool.json).unwrap_or_default();
-    let inside = fields.get("function").and_then(Fields::read);
-    let definition = inside.unwrap_or(fields);
+    let inside = fields.get("function").or(fields.get("toolSpec"));
+    let definition = inside.and_then(Fields::read).unwrap_or(fields);
     let description = definition.text("description").unwrap_or_default();
     // A search for something else may have such a name: the description decides.
     takes_query(&definition) && description.to_lowercase().contains("tool")
@@ -52,6 +52,7 @@ fn takes_query(definition: &Fields) -> bool {
     let schema = definition.value("parameters");
     let schema = schema.or(definition.value("input_schema"));
     let schema = schema.or(definition.value("parametersJsonSchema"));
+    let schema = schema.or_else(|| Some(definition.value("inputSchema")?["json"].take()));
     let schema = schema.unwrap_or_default();
     let properties = &schema["properties"];
     QUERIES.iter().any(|query| properties.get(query).is_some())

@@ -77,6 +77,7 @@ pub async fn counted_here(
     match dialect {
         Dialect::Responses => answer["object"] = "response.input_tokens".into(),
         Dialect::Gemini => answer = json!({ "totalTokens": tokens }),
+        Dialect::Converse => answer = json!({ "inputTokens": tokens }),
         Dialect::Chat | Dialect::Messages => {}
     }
     Ok(DropInAnswer {

@@ -2,6 +2,7 @@
 //! an answer is read, and how a hidden round is written back.
 
 mod chat;
+mod converse;
 mod gemini;
 mod messages;
 mod responses;
@@ -14,6 +15,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
+use crate::frames::Framing;
 use crate::json::{self, Fields};
 use crate::sse::Frame;
 use toolscout_gate::llm::ToolSpec;
@@ -29,6 +31,8 @@ pub enum Dialect {
     Messages,
     /// Google's Gemini.
     Gemini,
+    /// Amazon Bedrock's Converse.
+    Converse,
 }
 
 impl Dialect {
@@ -39,6 +43,7 @@ impl Dialect {
             Dialect::Responses => "/responses",
             Dialect::Messages => "/messages",
             Dialect::Gemini => "/models",
+            Dialect::Converse => "/model",
         }
     }
 
@@ -47,7 +52,15 @@ impl Dialect {
         match self {
             Dialect::Messages => "/messages/count_tokens".to_owned(),
             Dialect::Chat | Dialect::Responses => "/responses/input_tokens".to_owned(),
-            Dialect::Gemini => path.to_owned(),
+            Dialect::Gemini | Dialect::Converse => path.to_owned(),
+        }
+    }
+
+    /// How the streams of its answers are divided.
+    pub(super) fn framing(self) -> Framing {
+        match self {
+            Dialect::Converse => Framing::Messages,
+            _ => Framing::Events,
         }
     }
 
@@ -66,6 +79,7 @@ impl Dialect {
             Dialect::Responses => "responses",
             Dialect::Messages => "messages",
             Dialect::Gemini => "gemini",
+            Dialect::Converse => "converse",
         }
     }
 
@@ -74,6 +88,7 @@ impl Dialect {
         json::bytes(&match self {
             Dialect::Messages => messages::error(failure),
             Dialect::Gemini => gemini::error(failure),
+            Dialect::Converse => converse::error(failure),
             Dialect::Chat | Dialect::Responses => chat::error(failure),
         })
     }
@@ -90,6 +105,7 @@ impl Dialect {
             Dialect::Responses => responses::error_event(failure, number),
             Dialect::Messages => messages::error_event(failure),
             Dialect::Gemini => gemini::error_event(failure),
+            Dialect::Converse => converse::error_event(failure),
         }
     }
 
@@ -100,6 +116,7 @@ impl Dialect {
             Dialect::Responses => &responses::Responses,
             Dialect::Messages => &messages::Messages,
             Dialect::Gemini => &gemini::Gemini,
+            Dialect::Converse => &converse::Converse,
         }
     }
 }

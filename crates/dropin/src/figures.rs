@@ -84,10 +84,23 @@ impl Figures {
             return;
         };
         // The first names are those of chat completions, the second those of the other dialects.
-        let input = count_of(usage, ["prompt_tokens", "input_tokens", "promptTokenCount"]);
+        let input = count_of(
+            usage,
+            [
+                "prompt_tokens",
+                "input_tokens",
+                "promptTokenCount",
+                "inputTokens",
+            ],
+        );
         let output = count_of(
             usage,
-            ["completion_tokens", "output_tokens", "candidatesTokenCount"],
+            [
+                "completion_tokens",
+                "output_tokens",
+                "candidatesTokenCount",
+                "outputTokens",
+            ],
         );
         self.counted_tokens = input.zip(output);
     }
@@ -135,7 +148,7 @@ impl Figures {
     }
 }
 
-fn count_of(usage: &Value, names: [&str; 3]) -> Option<u64> {
+fn count_of(usage: &Value, names: [&str; 4]) -> Option<u64> {
     names.iter().find_map(|name| usage.get(name)?.as_u64())
 }
 

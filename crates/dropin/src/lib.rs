@@ -19,6 +19,8 @@ mod said_once;
 mod search_tool;
 mod shown;
 mod sse;
+mod event_stream;
+mod frames;
 mod dialect;
 mod upstream;
 mod answer_bounds;
@@ -65,7 +67,7 @@ pub use self::figures::header_names;
 pub use self::kept_conversations::ConversationKey;
 pub use self::passed_request::{PassedRequest, ProviderKey, check_path};
 pub use self::provider::{OtherProvider, Provider, ProviderConfig};
-pub use self::upstream::{API_KEY, Target, Upstream, X_API_KEY, X_GOOG_API_KEY};
+pub use self::upstream::{API_KEY, Target, Upstream, X_API_KEY, X_GOOG_API_KEY, is_signature};
 
 use self::answer_bounds::AnswerMemory;
 use self::catalogs::RequestCatalogs;
@@ -520,14 +522,11 @@ enum Planned {
     },
 }
 
-/// Whether an answer is a stream of server-sent events.
+/// Whether an answer is a stream of events, in one of the forms of APIs.
 fn is_event_stream(response: &Response) -> bool {
-    match response.headers().get(CONTENT_TYPE) {
-        // A charset may follow.
-        Some(value) => value
-            .to_str()
-            .unwrap_or_default()
-            .starts_with("text/event-stream"),
-        None => false,
-    }
+    let content_type = response.headers().get(CONTENT_TYPE);
+    let text = content_type.and_then(|value| value.to_str().ok());
+    let text = text.unwrap_or_default();
+    // A charset may follow.
+    text.starts_with("text/event-stream") || text.starts_with(provider::AWS_EVENTS)
 }

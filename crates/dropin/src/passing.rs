@@ -9,6 +9,7 @@ use reqwest::Response;
 use crate::dialect::Dialect;
 use crate::failure::Failure;
 use crate::figures::Report;
+use crate::frames::Framing;
 use crate::provider::{self, Provider};
 use crate::{AnswerBody, DropInAnswer, is_event_stream};
 
@@ -80,7 +81,8 @@ impl Passing {
     }
 
     fn told(&self, failure: Failure) -> Result<Bytes, Failure> {
-        if !self.is_events {
+        // A stream of messages may have broken off within one, and cannot go on after that.
+        if !self.is_events || self.dialect.framing() == Framing::Messages {
             return Err(failure);
         }
         // The stream may have broken off within an event, which ends here.

@@ -22,8 +22,9 @@ use toolscout_base::tls::{is_loopback, root_cause};
 use toolscout_gate::llm::LlmError;
 
 /// Headers of a client that the provider gets.
-const REQUEST_HEADERS: [&str; 10] = [
+const REQUEST_HEADERS: [&str; 11] = [
     "accept",
+    "amz-sdk-invocation-id",
     "content-type",
     "http-referer",
     "idempotency-key",
@@ -35,7 +36,7 @@ const REQUEST_HEADERS: [&str; 10] = [
     "x-title",
 ];
 /// Headers of the provider that a client gets.
-const RESPONSE_HEADERS: [&str; 9] = [
+const RESPONSE_HEADERS: [&str; 11] = [
     "apim-request-id",
     "cache-control",
     "content-type",
@@ -43,11 +44,21 @@ const RESPONSE_HEADERS: [&str; 9] = [
     "retry-after",
     "retry-after-ms",
     "x-accel-buffering",
+    "x-amzn-errortype",
+    "x-amzn-requestid",
     "x-request-id",
     "x-should-retry",
 ];
 /// Beginnings of the names of further headers that pass both ways.
-const PASSED_BOTH_WAYS: [&str; 4] = ["anthropic-", "openai-", "x-ratelimit-", "x-stainless-"];
+const PASSED_BOTH_WAYS: [&str; 5] = [
+    "anthropic-",
+    "openai-",
+    "x-amzn-bedrock-",
+    "x-ratelimit-",
+    "x-stainless-",
+];
+/// The type of a stream of AWS.
+pub const AWS_EVENTS: &str = "application/vnd.amazon.eventstream";
 
 /// How long an idle connection to the provider is kept.
 const POOL_IDLE: Duration = Duration::from_secs(4);
@@ -407,7 +418,9 @@ fn content_type_of_an_api(given: &HeaderValue) -> HeaderValue {
     match without_parameters(text).to_ascii_lowercase().as_str() {
         "application/json" | "text/event-stream" | "text/plain" => given.clone(),
         // No browser shows these as a page.
-        "application/octet-stream" | "application/binary" | "application/x-jsonl" => given.clone(),
+        "application/octet-stream" | "application/binary" | "application/x-jsonl" | AWS_EVENTS => {
+            given.clone()
+        }
         other if is_json(other) => HeaderValue::from_static("application/json"),
         _ => HeaderValue::from_static("text/plain; charset=utf-8"),
     }

@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use crate::dialect::StreamedAnswer;
 use crate::exchange::{Exchange, Next};
 use crate::failure::Failure;
-use crate::sse::{Frame, Frames, Overlong};
+use crate::frames::{Frames, Framing};
 use crate::{AnswerBody, DropInAnswer, is_event_stream, provider};
 use toolscout_base::long_work;
 
@@ -30,11 +30,13 @@ const MAX_REFUSAL_BYTES: usize = 1 << 20;
 pub async fn answer(exchange: Box<Exchange>, response: Response) -> Result<DropInAnswer, Failure> {
     let status = response.status().as_u16();
     let mut headers = provider::response_headers(response.headers());
+    let framing = exchange.request.dialect.framing();
     let mut rounds = Rounds {
+        framing,
         answer: exchange.protocol().streamed(exchange.view()),
         exchange,
         response: Some(response),
-        frames: Frames::default(),
+        frames: Frames::of(framing),
         out: VecDeque::new(),
         is_round_over: false,
         refusal: None,
@@ -69,6 +71,7 @@ struct Rounds {
     answer: Box<dyn StreamedAnswer>,
     /// The provider's answer that is being read; `None` once the last one has ended.
     response: Option<Response>,
+    framing: Framing,
     frames: Frames,
     out: VecDeque<Bytes>,
     /// Whether all of the round was read.
@@ -138,9 +141,9 @@ impl Rounds {
             None => {
                 if let Some(bytes) = self.frames.finish() {
                     // Part of an event: the provider did not end it.
-                    let (answer, out) = (&mut self.answer, &mut self.out);
+                    let (answer, out, framing) = (&mut self.answer, &mut self.out, self.framing);
                     let taking =
-                        long_work::read(bytes.len(), || answer.take(Frame::of(bytes), out));
+                        long_work::read(bytes.len(), || answer.take(framing.read(bytes)?, out));
                     taking.await.map_err(|failure| match failure.event {
                         Some(_) => failure,
                         None => Failure::cut_off("the connection closed within an event"),
@@ -154,17 +157,17 @@ impl Rounds {
 
     async fn take_frames(&mut self) -> Result<(), Failure> {
         loop {
-            let frame = self.frames.next().map_err(|Overlong| {
-                Failure::malformed("one event has more bytes than any model sends", "")
-            })?;
-            let Some(bytes) = frame else { return Ok(()) };
+            let Some(bytes) = self.frames.next()? else {
+                return Ok(());
+            };
             long_work::read(bytes.len(), || self.take_frame(bytes)).await?;
         }
     }
 
     fn take_frame(&mut self, bytes: Bytes) -> Result<(), Failure> {
         let sent = self.out.len();
-        self.answer.take(Frame::of(bytes.clone()), &mut self.out)?;
+        let frame = self.framing.read(bytes.clone())?;
+        self.answer.take(frame, &mut self.out)?;
         // What was passed on takes less memory from here on.
         if self.out.len() > sent {
             self.exchange.held.pass_on(&bytes);
@@ -191,7 +194,7 @@ impl Rounds {
                 Ok(())
             }
             Next::Again => {
-                self.frames = Frames::default();
+                self.frames = Frames::of(self.framing);
                 self.answer.begin_round();
                 let response = self.exchange.send().await?;
                 // Passed on as it is, or told in an event if the client has part of the answer.
@@ -216,7 +219,8 @@ impl Rounds {
         let body = provider.whole(&mut response, MAX_REFUSAL_BYTES).await;
         // A refusal that cannot be read is told by its status.
         let body: Value = serde_json::from_slice(&body.unwrap_or_default()).unwrap_or_default();
-        let message = body.pointer("/error/message").and_then(Value::as_str);
+        let message = body.pointer("/error/message").or(body.get("message"));
+        let message = message.and_then(Value::as_str);
         let message = message.unwrap_or("it gave no reason");
         Failure::new(
             status,

@@ -33,6 +33,7 @@ impl Upstream {
             Dialect::Chat | Dialect::Responses => Upstream::Main,
             Dialect::Messages => Upstream::Messages,
             Dialect::Gemini => Upstream::Gemini,
+            Dialect::Converse => Upstream::Bedrock,
         }
     }
 
@@ -70,7 +71,10 @@ impl Upstream {
         };
         let mut headers = HeaderMap::new();
         for name in names {
-            if let Some(value) = given.get(name) {
+            if let Some(value) = given.get(name)
+                // A signature is for the address that the client knows, and for its bytes.
+                && !is_signature(value)
+            {
                 headers.insert(name.clone(), value.clone());
             }
         }
@@ -84,6 +88,11 @@ impl Upstream {
         }
         headers
     }
+}
+
+/// Whether a client of AWS has signed its request in this header, in place of sending a key.
+pub fn is_signature(value: &HeaderValue) -> bool {
+    value.as_bytes().starts_with(b"AWS4-")
 }
 
 /// Where a request goes.

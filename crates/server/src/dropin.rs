@@ -2,6 +2,7 @@
 
 mod agent;
 mod azure;
+pub mod bedrock;
 mod bodies;
 mod calls;
 pub mod embeddings;
@@ -444,7 +445,13 @@ fn owner_by_credentials(credentials: &HeaderMap) -> String {
     for (name, value) in credentials {
         hasher.update(name.as_str().as_bytes());
         hasher.update(&[0]);
-        hasher.update(value.as_bytes());
+        // A signature is another one for every request, and begins with the name of its key.
+        let ends = match toolscout_dropin::is_signature(value) {
+            true => value.as_bytes().iter().position(|byte| *byte == b'/'),
+            false => None,
+        };
+        let lasting = ends.unwrap_or(value.len());
+        hasher.update(&value.as_bytes()[..lasting]);
         hasher.update(&[0]);
     }
     format!("client:{}", hasher.finalize().to_hex())

@@ -13,7 +13,8 @@ pub const AZURE: &str = "/openai";
 
 /// Whether this is one of the routes.
 pub fn contain(route: &str) -> bool {
-    if route.starts_with("/v1beta/") || route.starts_with("/openai/") {
+    let mut beginnings = ["/v1beta/", "/openai/", "/model/"].into_iter();
+    if beginnings.any(|beginning| route.starts_with(beginning)) {
         return true;
     }
     let below = below_base(route);

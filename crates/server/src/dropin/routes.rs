@@ -14,8 +14,8 @@ use toolscout_dropin::{Dialect, Failure};
 
 /// The routes, for messages.
 const ROUTES: &str = "POST /v1/chat/completions, /v1/responses, /v1/responses/input_tokens, /v1/messages, \
-                      /v1/messages/count_tokens, /v1/embeddings and \
-                      /v1beta/models/{model}:generateContent, GET /v1/models, and the routes of stored responses, \
+                      /v1/messages/count_tokens, /v1/embeddings, \
+                      /v1beta/models/{model}:generateContent and /model/{model}/converse, GET /v1/models, and the routes of stored responses, \
                       files and batches";
 /// What the paths of OpenAI's API begin with.
 const OPENAI: [&str; 23] = [
@@ -112,6 +112,9 @@ fn dialect_of(path: &str, headers: &HeaderMap) -> Option<Dialect> {
     let resource = below.split('/').next().unwrap_or_default();
     if path.starts_with("/v1beta/") {
         return Some(Dialect::Gemini);
+    }
+    if path.starts_with("/model/") {
+        return Some(Dialect::Converse);
     }
     // These headers come from the SDKs of the providers. Anthropic's SDK sends both, so it goes first.
     if headers.contains_key("anthropic-version") || ANTHROPIC.contains(&resource) {
