@@ -3,7 +3,8 @@
 The provider's model does what the last question says, as JSON between << and >>: `wants` names tools, which it searches for where
 they are not shown, all at once, and then calls, all at once; `fault` is what goes wrong in the answer (`refuse` or `cut`).
 
-usage: clouds.py PROGRAM        NODE_FOLDER: where @google/genai is installed; without it its SDK is left out
+usage: clouds.py PROGRAM        NODE_FOLDER: where @google/genai is installed; without it its SDK and the examples are left out
+                                EXAMPLES: the folder of the examples
 """
 
 import asyncio
@@ -458,7 +459,7 @@ def faults(kind, url, streams):
 def in_node(url):
     asked = [asking(wants) for wants in QUESTIONS]
     given = json.dumps({"url": url, "tools": TOOLS, "questions": asked, "refused": asking(["mail_create"], "refuse"), "cut": asking(["mail_create"], "cut")})
-    done = subprocess.run(["node", "google_genai.mjs"], input=given, cwd=os.environ["NODE_FOLDER"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(["node", "genai_ways.mjs"], input=given, cwd=os.environ["NODE_FOLDER"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
     for way in ("whole", "stream"):
@@ -467,6 +468,21 @@ def in_node(url):
     assert seen["refused"] == 429, seen
     assert seen["cut"], seen
     return "whole and streamed, a refusal and a cut stream"
+
+
+def example(words, url, folder):
+    """A program that people copy."""
+    tools = os.path.join(folder, "tools.json")
+    with open(tools, "w", encoding="utf-8") as file:
+        json.dump([{"name": tool["name"], "description": tool["description"], "parameters": tool["schema"]} for tool in TOOLS], file)
+    key = {name: "unused" for name in ("GEMINI_API_KEY", "AZURE_OPENAI_API_KEY", "AWS_BEARER_TOKEN_BEDROCK")}
+    words = [*words, tools, *map(asking, QUESTIONS)]
+    done = subprocess.run(words, cwd=os.environ["NODE_FOLDER"], env={**os.environ, **key, "TOOLSCOUT_URL": url}, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    answers = [told(line) for line in done.stdout.splitlines() if line and line != "Looking."]
+    wanted = [f"Done: {', '.join(f'{name}({name})' for name in wants)}" for wants in QUESTIONS]
+    assert answers == wanted, answers
+    return f"{len(answers)} answers"
 
 
 def main():
@@ -494,6 +510,10 @@ def main():
             checks.append(("GeminiAsync", lambda: conversation(GeminiAsync, url, False)))
             if os.environ.get("NODE_FOLDER"):
                 checks.append(("@google/genai", lambda: in_node(url)))
+                for name in ("google_genai", "bedrock_converse", "azure_openai"):
+                    words = [sys.executable, os.path.join(os.environ["EXAMPLES"], "python", f"{name}.py")]
+                    checks.append((f"example: {name}.py", lambda words=words: example(words, url, data)))
+                checks.append(("example: google_genai.ts", lambda: example(["node", "google_genai.js"], url, data)))
             for name, check in checks:
                 Provider.complaints.clear()
                 try:
