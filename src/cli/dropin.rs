@@ -66,6 +66,10 @@ pub struct DropInArgs {
     /// headers Authorization and X-API-Key
     #[arg(long)]
     llm_key_from_client: bool,
+    /// Show the model the tools that a client's own search has found as any other tools, for providers of
+    /// /v1/messages that know neither defer_loading nor tool_reference
+    #[arg(long)]
+    translate_references: bool,
     /// Call the tools that a model finds in the catalog of X-Toolscout-Catalog, through the gate;
     /// without it only tools are offered that the client has too
     #[arg(long)]
@@ -148,6 +152,7 @@ impl DropInArgs {
         }
         config.answers.calls = self.max_answer_calls as usize;
         config.calls_tools = self.call_tools;
+        config.translates_references = self.translate_references;
         config.key_from_client = self.llm_key_from_client;
         // Open catalogs hold files; the server's own come first.
         let open = NonZeroUsize::new(limits.max_open_catalogs / 4);

@@ -199,7 +199,8 @@ class Chat:
             for number, (name, args) in enumerate(calls)
         ]
         said = {"role": "assistant", "content": text or None, **({"tool_calls": made} if made else {})}
-        return {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [{"index": 0, field: said, "finish_reason": finish}]}
+        kind = "chat.completion.chunk" if field == "delta" else "chat.completion"
+        return {"id": "c", "object": kind, "created": 1, "model": "m", "choices": [{"index": 0, field: said, "finish_reason": finish}]}
 
     def whole(self, text, calls):
         return self.choice("message", text, calls, "tool_calls" if calls else "stop")
@@ -475,7 +476,7 @@ def example(words, url, folder):
     tools = os.path.join(folder, "tools.json")
     with open(tools, "w", encoding="utf-8") as file:
         json.dump([{"name": tool["name"], "description": tool["description"], "parameters": tool["schema"]} for tool in TOOLS], file)
-    key = {name: "unused" for name in ("GEMINI_API_KEY", "AZURE_OPENAI_API_KEY", "AWS_BEARER_TOKEN_BEDROCK")}
+    key = {name: "unused" for name in ("GEMINI_API_KEY", "AZURE_OPENAI_API_KEY")}
     words = [*words, tools, *map(asking, QUESTIONS)]
     done = subprocess.run(words, cwd=os.environ["NODE_FOLDER"], env={**os.environ, **key, "TOOLSCOUT_URL": url}, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -489,7 +490,8 @@ def main():
     provider = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
     threading.Thread(target=provider.serve_forever, daemon=True).start()
     at = f"http://127.0.0.1:{provider.server_port}"
-    os.environ.update({"AWS_BEARER_TOKEN_BEDROCK": "unused", "AWS_EC2_METADATA_DISABLED": "true"})
+    # The SDK of AWS sends bearer keys over TLS only.
+    os.environ.update({"AWS_ACCESS_KEY_ID": "AKIAUNUSED", "AWS_SECRET_ACCESS_KEY": "unused", "AWS_EC2_METADATA_DISABLED": "true"})
     failed = 0
     with tempfile.TemporaryDirectory() as data:
         words = [sys.argv[1], "--data", data, "--embedder", "none", "serve", "--listen", "127.0.0.1:0", "--log", "warn", "--llm", f"{at}/v1"]

@@ -188,6 +188,13 @@ async fn keys_pass_and_signatures_do_not() {
         .json(&json!({}));
     assert_eq!(read(request).await.status, 200);
     assert!(!provider.last().1.contains_key("authorization"));
+    // An SDK that signs its requests sends a key of the server beside.
+    provider.reply(Scripted::Json(200, json!({ "any": 1 })));
+    let request = server
+        .request(Method::POST, PATH)
+        .header("authorization", signature);
+    let request = request.header("x-api-key", &key).json(&json!({}));
+    assert_eq!(read(request).await.status, 200);
     let request = server
         .request(Method::POST, PATH)
         .header("authorization", signature);

@@ -308,10 +308,13 @@ async fn errors_of_the_provider_arrive_in_its_form() {
     let (server, provider) = gemini(|_| {}).await;
     // A stream that is cut half-way, within an event and before the end.
     for way in [EVENTS, LIST] {
-        for cut in [1, 40] {
+        // Before the empty line at the end of an event, after it, and within the next event.
+        for cut in [-2, 0, 40] {
             let whole = events(&json!([{ "text": "One. " }, { "text": "Two." }]), 1);
             let first = whole.find("\r\n\r\n").unwrap() + 4;
-            provider.reply(Scripted::Events(whole[..first + cut - 1].to_owned()));
+            provider.reply(Scripted::Events(
+                whole[..first.checked_add_signed(cut).unwrap()].to_owned(),
+            ));
             let answer = server.post(way, &asked(&json!([user("q")]))).await;
             let chunks = chunks(way, &answer);
             assert_eq!(parts(&chunks[..1]), [json!({ "text": "One. " })], "{way}");
@@ -428,6 +431,8 @@ async fn keys_come_in_googles_header_or_in_the_address() {
     for (path, sent) in [
         ("/v1beta/models?pageSize=2", "/v1/models?pageSize=2"),
         ("/v1beta/models/m", "/v1/models/m"),
+        ("/v1/models/m", "/v1/models/m"),
+        ("/v1/models", "/v1/models"),
     ] {
         reply_any();
         let request = server
@@ -440,6 +445,12 @@ async fn keys_come_in_googles_header_or_in_the_address() {
             (sent, &"own-key".parse().unwrap())
         );
     }
+    // The first version of the API has the paths of OpenAI's models.
+    reply_any();
+    let request = server.request(Method::POST, "/v1/models/m:generateContent");
+    let request = request.header("x-goog-api-key", "own-key").json(&json!({}));
+    assert_eq!(read(request).await.status, 200);
+    assert_eq!(provider.last().0, "/v1/models/m:generateContent");
     // A key of the server stands in Google's header, and does not reach the provider.
     let key = server.key(Scope::Llm, "*");
     reply_any();

@@ -238,3 +238,35 @@ async fn own_embedders_are_models_and_others_pass_on() {
         (503, &Value::from("no_model"))
     );
 }
+
+#[tokio::test]
+async fn references_to_tools_are_translated_where_the_provider_has_none() {
+    let search = json!({ "name": "ToolSearch", "description": "Loads deferred tools.",
+        "input_schema": { "type": "object", "properties": { "query": { "type": "string" } } } });
+    let tool = |name: &str| json!({ "name": name, "defer_loading": true, "input_schema": { "type": "object" } });
+    let result = json!({ "type": "tool_result", "tool_use_id": "1",
+        "content": [{ "type": "tool_reference", "tool_name": "mail_send" }] });
+    let request = json!({ "model": "m", "max_tokens": 9, "tools": [search, tool("mail_send"), tool("other")],
+        "messages": [{ "role": "user", "content": "q" },
+            { "role": "assistant", "content": [{ "type": "tool_use", "id": "1", "name": "ToolSearch", "input": {} }] },
+            { "role": "user", "content": [result] }] });
+    for translates in [false, true] {
+        let (server, provider) = start(|config| config.translates_references = translates).await;
+        provider.reply(Scripted::Json(200, json!({ "any": 1 })));
+        assert_eq!(
+            server.post("/v1/messages", &request).await.body,
+            json!({ "any": 1 })
+        );
+        let sent = &provider.sent_json()[0];
+        if !translates {
+            assert_eq!(sent, &request);
+            continue;
+        }
+        assert_eq!(sent["tools"].as_array().unwrap().len(), 2, "{sent}");
+        assert_eq!(sent["tools"][1]["name"], "mail_send");
+        assert_eq!(
+            sent["messages"][2]["content"][0]["content"][0]["type"],
+            "text"
+        );
+    }
+}

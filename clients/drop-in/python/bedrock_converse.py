@@ -1,4 +1,4 @@
-"""Bedrock's Converse with the SDK of AWS. `AWS_BEARER_TOKEN_BEDROCK` has the key."""
+"""Bedrock's Converse with the SDK of AWS. It signs requests with any access key, and the server has the key of Bedrock."""
 
 import boto3
 from company import QUESTIONS, TOOLS, TOOLSCOUT, call

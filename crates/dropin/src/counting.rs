@@ -38,6 +38,7 @@ impl DropIn {
         let request = std::sync::Arc::new(request);
         let body = match self.planned(&request).await? {
             Planned::AsItIs { .. } => request.body.clone(),
+            Planned::Translated { body, .. } => body,
             Planned::Searching(mut exchange) => exchange.counted(),
             Planned::Refused { failure, .. } => return Err(failure),
         };

@@ -55,7 +55,11 @@ impl Frames {
     /// The bytes that are left when the stream has ended.
     pub fn finish(&mut self) -> Option<Bytes> {
         match self {
-            Frames::Events(frames) => frames.finish(),
+            // With an empty line, so that an error after it is an event of its own.
+            Frames::Events(frames) => {
+                let rest = frames.finish()?;
+                Some([&rest[..], b"\n\n"].concat().into())
+            }
             Frames::Messages(messages) => messages.finish(),
         }
     }

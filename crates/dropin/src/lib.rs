@@ -25,6 +25,7 @@ mod dialect;
 mod upstream;
 mod answer_bounds;
 mod client_search;
+mod client_results;
 mod figures;
 mod kept_conversations;
 mod agent_model;
@@ -119,6 +120,9 @@ pub struct DropInConfig {
     pub catalogs: CatalogLimits,
     /// Whether tools of a registered catalog are called here.
     pub calls_tools: bool,
+    /// Whether the model sees what a client's own search has found as any other tools, because the
+    /// provider knows no references to tools.
+    pub translates_references: bool,
     /// Whether the key of a client goes to the provider, also where clients need keys of ours.
     pub key_from_client: bool,
 }
@@ -140,6 +144,7 @@ impl DropInConfig {
             remembered_bytes: 64 << 20,
             catalogs: CatalogLimits::default(),
             calls_tools: false,
+            translates_references: false,
             key_from_client: false,
         }
     }
@@ -297,7 +302,13 @@ impl DropIn {
     pub async fn answer(&self, request: DropInRequest) -> Result<DropInAnswer, Failure> {
         let request = Arc::new(request);
         match self.planned(&request).await? {
-            Planned::AsItIs { streams, why } => self.pass_through(&request, streams, why).await,
+            Planned::AsItIs { streams, why } => {
+                let body = request.body.clone();
+                self.pass_through(&request, body, streams, why).await
+            }
+            Planned::Translated { body, streams, why } => {
+                self.pass_through(&request, body, streams, why).await
+            }
             Planned::Searching(exchange) => searching(exchange).await,
             Planned::Refused { failure, tools } => {
                 self.report(&request, Figures::begin(tools)).outcome = failure.code;
@@ -383,7 +394,7 @@ impl DropIn {
             Err(why) if why.reason == Reason::TooManyTools => {
                 return self.too_many_tools(why.tools);
             }
-            Err(why) => return Planned::AsItIs { streams, why },
+            Err(why) => return self.plan_to_pass(request, &fields, streams, why),
         };
         let tools = list.len();
         if let Some(failure) = request.dialect.protocol().refusal(&fields) {
@@ -396,6 +407,22 @@ impl DropIn {
                 why: Reason::UnreadableConversation.with_tools(tools),
             },
         }
+    }
+
+    /// What is done with a request in which nothing is deferred here.
+    fn plan_to_pass(
+        &self,
+        request: &DropInRequest,
+        fields: &Fields,
+        streams: bool,
+        why: NotDeferred,
+    ) -> Planned {
+        let is_translated =
+            self.0.config.translates_references && why.reason == Reason::ClientSearches;
+        if is_translated && let Some(body) = client_results::translated(request.dialect, fields) {
+            return Planned::Translated { body, streams, why };
+        }
+        Planned::AsItIs { streams, why }
     }
 
     /// The tools of a request, of which some are deferred; else why none is.
@@ -467,17 +494,18 @@ impl DropIn {
         }
     }
 
-    /// Sends a request as it came, and its answer as it comes.
+    /// Sends a request with this body, and its answer as it comes.
     async fn pass_through(
         &self,
         request: &DropInRequest,
+        body: Bytes,
         streams: bool,
         why: NotDeferred,
     ) -> Result<DropInAnswer, Failure> {
         let mut report = self.report(request, Figures::begin_passing(why));
         let provider = &self.0.provider;
         let query = request.query.as_deref();
-        let sent = provider.send(request, query, request.body.clone(), streams);
+        let sent = provider.send(request, query, body, streams);
         let sent = sent.await;
         report.figures.model = report.figures.elapsed();
         match sent {
@@ -512,6 +540,12 @@ async fn searching(mut exchange: Box<Exchange>) -> Result<DropInAnswer, Failure>
 enum Planned {
     /// It passes as it came.
     AsItIs { streams: bool, why: NotDeferred },
+    /// It passes with the tools that the client's own search has found.
+    Translated {
+        body: Bytes,
+        streams: bool,
+        why: NotDeferred,
+    },
     /// The model searches among its tools.
     Searching(Box<Exchange>),
     /// It is refused.

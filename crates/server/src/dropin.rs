@@ -148,10 +148,13 @@ pub async fn models(State(app): State<App>, request: Request) -> Response {
     let (mut parts, _) = request.into_parts();
     let azure = azure::azure_path(&app, &parts.uri);
     // Clients of the Anthropic API say which version of it they speak.
-    // Both providers list their models at this path, in different formats.
-    let dialect = match parts.headers.contains_key("anthropic-version") {
-        true => Dialect::Messages,
-        false => Dialect::Chat,
+    // The providers list their models at this path, in different formats.
+    let dialect = if gemini::speaks(&parts.headers) {
+        Dialect::Gemini
+    } else if parts.headers.contains_key("anthropic-version") {
+        Dialect::Messages
+    } else {
+        Dialect::Chat
     };
     let listed = async {
         let sender = Sender::of(&app, &mut parts).await?;
@@ -357,7 +360,7 @@ pub async fn warn_of_missing_keys(app: &App) {
         tracing::warn!(
             provider,
             "requests to the model go to this provider without a key, since the keys of clients are this server's: \
-             give it the provider's key (--llm-key, or --llm-messages-key for --llm-messages), or let clients bring \
+             give it the provider's key (--llm-key, or the flag of its own, as --llm-messages-key), or let clients bring \
              it in the other of the headers Authorization and X-API-Key (--llm-key-from-client)"
         );
     }
@@ -377,8 +380,12 @@ impl Sender {
         let credentials = take_credentials(&mut parts.headers);
         name_our_key(&mut parts.headers);
         if !brings_own_key {
-            // If keys are needed, a key of another kind is refused here.
-            parts.headers.extend(credentials.clone());
+            // If keys are needed, a key of another kind is refused here. A signature of AWS is no key.
+            for (name, value) in &credentials {
+                if !toolscout_dropin::is_signature(value) {
+                    parts.headers.insert(name.clone(), value.clone());
+                }
+            }
         }
         let ProfileGrant(grant) = ProfileGrant::from_request_parts(parts, app).await?;
         grant.allows(Scope::Llm)?;

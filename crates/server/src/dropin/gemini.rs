@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, Uri};
+use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::response::Response;
 use axum::routing::{get, post};
 
@@ -32,6 +32,19 @@ const MAX_PATH_CHARS: usize = 200;
     )
 )]
 pub async fn generate(State(app): State<App>, request: Request) -> Response {
+    told(generated(&app, request).await)
+}
+
+/// As `/v1beta/models/{model}`, for clients of the first version of Gemini's API.
+#[utoipa::path(
+    post, path = "/v1/models/{id}", operation_id = "generate_content_v1", tag = "model",
+    request_body(content = Object, content_type = "application/json", description = "As Google describes it"),
+    responses(
+        (status = 200, body = Object, description = "The provider's answer, or its stream"),
+        (status = "default", body = Object, description = "An error, as the provider tells its own"),
+    )
+)]
+pub async fn generate_v1(State(app): State<App>, request: Request) -> Response {
     told(generated(&app, request).await)
 }
 
@@ -67,6 +80,11 @@ pub fn below_other_bases() -> Router<App> {
             post(generate).get(show_model),
         )
         .route("/v1beta/v1beta/models", get(list_models))
+}
+
+/// Whether a client of Google asks, at a path that other APIs have too.
+pub fn speaks(headers: &HeaderMap) -> bool {
+    headers.contains_key(X_GOOG_API_KEY) || headers.contains_key("x-goog-api-client")
 }
 
 fn told(answered: Result<DropInAnswer, Problem>) -> Response {
@@ -119,7 +137,7 @@ async fn passed(app: &App, request: Request) -> Result<DropInAnswer, Problem> {
 /// The path below the base URL of the API.
 fn below(uri: &Uri) -> String {
     let mut path = uri.path();
-    while let Some(rest) = path.strip_prefix(BASE) {
+    while let Some(rest) = path.strip_prefix(BASE).or(path.strip_prefix("/v1")) {
         path = rest;
     }
     path.replace("%3A", ":").replace("%3a", ":")
@@ -177,7 +195,11 @@ mod tests {
 
     #[test]
     fn the_version_is_taken_off_the_path() {
-        for path in ["/v1beta/models/m:x", "/v1beta/v1beta/models/m%3Ax"] {
+        for path in [
+            "/v1beta/models/m:x",
+            "/v1beta/v1beta/models/m%3Ax",
+            "/v1/models/m:x",
+        ] {
             assert_eq!(below(&path.parse().unwrap()), "/models/m:x");
         }
     }

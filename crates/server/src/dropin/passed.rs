@@ -13,8 +13,8 @@ use utoipa_axum::routes;
 
 use super::bodies::HeldBody;
 use super::{
-    Problem, Sender, agent_names, azure, configured, embeddings, has_agent, headers, query_for,
-    response_of, with_ignored,
+    Problem, Sender, agent_names, azure, configured, embeddings, gemini, has_agent, headers,
+    query_for, response_of, with_ignored,
 };
 use crate::App;
 use crate::model_routes::below_base;
@@ -98,7 +98,7 @@ pub fn described() -> OpenApiRouter<App> {
         .routes(routes!(show_message_batch, delete_message_batch))
         .routes(routes!(cancel_message_batch))
         .routes(routes!(message_batch_results))
-        .routes(routes!(show_model))
+        .routes(routes!(show_model, gemini::generate_v1))
 }
 
 /// The routes again below another base URL.
@@ -126,7 +126,7 @@ pub fn routes(base: &str) -> Router<App> {
         ),
         ("/messages/batches/{id}/cancel", post(cancel_message_batch)),
         ("/messages/batches/{id}/results", get(message_batch_results)),
-        ("/models/{id}", get(show_model)),
+        ("/models/{id}", get(show_model).post(gemini::generate_v1)),
         ("/embeddings", post(embeddings::create)),
     ];
     let mut router = Router::new();
@@ -205,8 +205,11 @@ pub(super) async fn pass_on(
     Ok(with_ignored(answer.await?, ignored))
 }
 
-/// The API of such a path. Both providers have files and models.
+/// The API of such a path. Several providers have files and models.
 fn dialect_of(uri: &Uri, headers: &HeaderMap) -> Dialect {
+    if below_base(uri.path()).starts_with("/models") && gemini::speaks(headers) {
+        return Dialect::Gemini;
+    }
     let is_messages = below_base(uri.path()).starts_with("/messages/");
     match is_messages || headers.contains_key("anthropic-version") {
         true => Dialect::Messages,
