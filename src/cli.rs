@@ -188,7 +188,6 @@ impl Verb {
             | Verb::Agent(_)
             | Verb::Export(_)
             | Verb::Stats(_)
-            | Verb::Usage(_)
             | Verb::Catalogs(_)
             | Verb::Mcp(_)
             | Verb::Memory(_)
@@ -198,6 +197,7 @@ impl Verb {
             // Those of the store too.
             Verb::Enrich(_)
             | Verb::Tune(_)
+            | Verb::Usage(_)
             | Verb::Audit(_)
             | Verb::Serve(_)
             | Verb::Ui(_)

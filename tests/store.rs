@@ -22,6 +22,7 @@ mod store {
     pub mod transfer;
     pub mod sessions;
     pub mod shared;
+    pub mod usage;
     pub mod vectors;
     pub mod words;
 }

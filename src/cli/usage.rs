@@ -1,25 +1,29 @@
 //! `toolscout usage`: which tools searches show and models call, and which tools nobody uses.
 
-use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
-use serde_json::json;
+use serde_json::{Value, json};
 use toolscout_index::ToolId;
 use toolscout_index::embed::table::StaticTable;
+use toolscout_state::usage::UsageOfNodes;
 
 use super::Outcome;
 use super::context::{Context, Legs};
+use super::store::{Connected, Place, StoreArgs, no_shared_catalog};
 use crate::clock::{day_of, unix_ms};
 use crate::printable::counted;
+use crate::shared::SharedStore;
+use crate::store::StoreError;
+use crate::usage::UsageDatabase;
 use crate::usage::missed::{Missed, MissedGroup, QUERIES_ARE_OFF};
 use crate::usage::report::{self, Order, Period, ToolUse, Unused, UsePeriod};
 use crate::usage::shadow::report::{ComparedFigure, Estimate, ShadowReport};
-use crate::usage::{ToolFigures, UsageDatabase};
 
 /// Rows that are printed where nothing else is asked for.
 const DEFAULT_ROWS: usize = 20;
@@ -37,7 +41,7 @@ pub struct Args {
     #[command(subcommand)]
     report: Option<ReportKind>,
     #[command(flatten)]
-    since: Since,
+    of: Of,
     /// Only tools of this server
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
@@ -71,13 +75,13 @@ enum ReportKind {
 #[derive(clap::Args, Debug)]
 struct ShadowArgs {
     #[command(flatten)]
-    since: Since,
+    of: Of,
 }
 
 #[derive(clap::Args, Debug)]
 struct MissedArgs {
     #[command(flatten)]
-    since: Since,
+    of: Of,
     /// At most so many groups [default: 20]
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
@@ -92,7 +96,7 @@ struct MissedArgs {
 #[derive(clap::Args, Debug)]
 struct UnusedArgs {
     #[command(flatten)]
-    since: Since,
+    of: Of,
     /// Only tools of this server
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
@@ -101,16 +105,65 @@ struct UnusedArgs {
     limit: Option<usize>,
 }
 
-#[derive(clap::Args, Clone, Copy, Debug)]
-struct Since {
+/// What a report is about.
+#[derive(clap::Args, Debug)]
+struct Of {
     /// The last days, today (UTC) among them
     #[arg(long, value_name = "DAYS", default_value = "30d", value_parser = days)]
     since: u32,
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
-impl Since {
-    fn period(self) -> Period {
-        Period::last(self.since, day_of(unix_ms(SystemTime::now())))
+/// The record of the data directory, and with a store those of its nodes.
+struct Record {
+    usage: UsageOfNodes,
+    // After what uses it.
+    _store: Option<Connected>,
+}
+
+impl Of {
+    /// Reads the record, for a catalog that exists.
+    fn record(&self, context: &Context) -> Result<Record> {
+        let period = Period::last(self.since, day_of(unix_ms(SystemTime::now())));
+        let settings = self.store.settings(context)?;
+        let store = match settings.store {
+            Some(_) => Some(Connected::to(&settings)?),
+            None => None,
+        };
+        match &store {
+            Some(connected) => check_shared_catalog(context, connected)?,
+            None => check_catalog(context)?,
+        }
+        let own = UsageDatabase::open_existing(&context.settings.data)?;
+        let shared = store.as_ref();
+        let shared = shared.map(|connected| Arc::clone(&connected.store) as Arc<dyn SharedStore>);
+        let usage = UsageOfNodes::new(own, shared, period)?;
+        Ok(Record {
+            usage,
+            _store: store,
+        })
+    }
+}
+
+impl Record {
+    /// Says so if figures of other nodes are missing.
+    fn warn(&self, context: &Context) {
+        if let Some(reason) = &self.usage.counted().only_this_node {
+            context.warn(format_args!(
+                "only the record of this data directory is counted: {reason}"
+            ));
+        }
+    }
+}
+
+/// Fails for a catalog that the store does not have. While it is away, what was recorded here is shown.
+fn check_shared_catalog(context: &Context, connected: &Connected) -> Result<()> {
+    let name = &context.settings.catalog;
+    match connected.block_on(connected.store.find(name)) {
+        Ok(Some(_)) | Err(StoreError::Unreachable(_)) => Ok(()),
+        Ok(None) => Err(no_shared_catalog(name)),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -135,8 +188,10 @@ impl Args {
     }
 
     fn used(&self, context: &Context) -> Result<()> {
-        let recorded = Record::read(context, self.since.period())?;
-        let mut tools = recorded.tools;
+        let mut record = self.of.record(context)?;
+        let mut tools = record.usage.tools(&context.settings.catalog)?;
+        record.warn(context);
+        let period = record.usage.recorded();
         // Before the totals, which are those of the tools that are asked for.
         tools.retain(|tool, _| is_of_server(tool, self.server.as_deref()));
         let totals = ToolUse::of(None, &report::total(tools.values()));
@@ -155,9 +210,10 @@ impl Args {
             .map(|(tool, figures)| ToolUse::of(Some(tool.clone()), figures))
             .collect();
         if context.printer.is_json() {
-            return context.printer.json(&json!({
-                "period": recorded.period, "tools": shown, "total": count, "totals": totals,
-            }));
+            let report = json!({
+                "period": period, "tools": shown, "total": count, "totals": totals,
+            });
+            return context.printer.json(&with_nodes(report, &record));
         }
         // The last row counts the tools that are not listed, too.
         let rows = shown.iter().chain([&totals]).map(row).collect();
@@ -172,7 +228,7 @@ impl Args {
         context.printer.note(format_args!(
             "{listed} of {}; {}",
             counted(count, "tool"),
-            said_period(context, &recorded.period)
+            said_period(context, &record)
         ))
     }
 }
@@ -209,23 +265,27 @@ impl UnusedArgs {
     }
 
     fn run(&self, context: &Context) -> Result<()> {
-        let recorded = Record::read(context, self.since.period())?;
-        let searcher = context.open(Legs::Lexical)?.searcher();
+        let mut record = self.of.record(context)?;
+        let used = record.usage.tools(&context.settings.catalog)?;
+        record.warn(context);
+        let place = Place::open(&self.of.store, context, || context.options(Legs::Lexical))?;
+        let searcher = place.catalog().searcher();
         context.warn_of_unknown_servers(&searcher, self.server.as_slice());
         let tools = searcher.tools().filter(|tool| self.is_wanted(&tool.id));
-        let unused = Unused::of(tools, &recorded.tools);
+        let unused = Unused::of(tools, &used);
         let limit = self.limit.unwrap_or(DEFAULT_ROWS);
         let shown: Vec<_> = unused.tools.iter().take(limit).collect();
         if context.printer.is_json() {
-            return context.printer.json(&json!({
-                "period": recorded.period,
+            let report = json!({
+                "period": record.usage.recorded(),
                 "tools": shown,
                 "total": unused.tools.len(),
                 "all_tools": unused.all_tools,
                 "definition_tokens": unused.definition_tokens,
                 "tokens_estimated": unused.are_tokens_estimated,
                 "servers": unused.servers,
-            }));
+            });
+            return context.printer.json(&with_nodes(report, &record));
         }
         let rows = shown
             .iter()
@@ -254,21 +314,17 @@ impl UnusedArgs {
             unused.tools.len(),
             counted(unused.all_tools, "tool"),
             unused.definition_tokens,
-            said_period(context, &recorded.period)
+            said_period(context, &record)
         ))
     }
 }
 
 impl MissedArgs {
     fn run(&self, context: &Context) -> Result<()> {
-        check_catalog(context)?;
         let catalog = &context.settings.catalog;
-        let store = UsageDatabase::open_existing(&context.settings.data)?;
+        let mut record = self.of.record(context)?;
         if self.forget {
-            let forgotten = match store {
-                Some(mut store) => store.forget_missed(catalog)?,
-                None => 0,
-            };
+            let forgotten = record.usage.forget_missed(catalog)?;
             return match context.printer.is_json() {
                 true => context.printer.json(&json!({ "forgotten": forgotten })),
                 false => context
@@ -276,11 +332,8 @@ impl MissedArgs {
                     .note(format_args!("{} forgotten", counted(forgotten, "request"))),
             };
         }
-        let period = self.since.period();
-        let requests = match &store {
-            Some(store) => store.missed(catalog, period.since)?,
-            None => Vec::new(),
-        };
+        let requests = record.usage.missed(catalog)?;
+        record.warn(context);
         let missed = Missed::of(&requests, &*StaticTable::bundled()?);
         // What was recorded before it was switched off is shown all the same.
         if !context.settings.usage.stores_queries() {
@@ -288,24 +341,25 @@ impl MissedArgs {
         }
         match &self.export {
             Some(file) => export(context, file, &missed),
-            None => self.print(context, &missed),
+            None => self.print(context, &missed, &record),
         }
     }
 
-    fn print(&self, context: &Context, missed: &Missed) -> Result<()> {
+    fn print(&self, context: &Context, missed: &Missed, record: &Record) -> Result<()> {
         let shown = missed
             .groups
             .iter()
             .take(self.limit.unwrap_or(DEFAULT_ROWS));
         let shown: Vec<&MissedGroup> = shown.collect();
         if context.printer.is_json() {
-            return context.printer.json(&json!({
+            let report = json!({
                 "stores_queries": context.settings.usage.stores_queries(),
                 "groups": shown,
                 "total": missed.groups.len(),
                 "requests": missed.requests,
                 "left_out": missed.left_out,
-            }));
+            });
+            return context.printer.json(&with_nodes(report, record));
         }
         let mut rows = Vec::new();
         for group in &shown {
@@ -347,15 +401,13 @@ impl ShadowArgs {
             );
         };
         let identity = plan.identity();
-        let store = UsageDatabase::open_existing(&context.settings.data)?;
-        let since = self.since.period().since;
-        let days = match &store {
-            Some(store) => store.shadow(&identity.catalog, &identity.id, since)?,
-            None => Vec::new(),
-        };
+        let mut record = self.of.record(context)?;
+        let days = record.usage.shadow(&identity.catalog, &identity.id)?;
+        record.warn(context);
         let report = ShadowReport::of(identity, &days);
         if context.printer.is_json() {
-            return context.printer.json(&report);
+            let report = serde_json::to_value(&report)?;
+            return context.printer.json(&with_nodes(report, &record));
         }
         context.printer.rows(
             &["figure", "live", "shadow", "difference"],
@@ -443,34 +495,33 @@ fn check_catalog(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// What is recorded of the catalog of the settings.
-struct Record {
-    tools: BTreeMap<String, ToolFigures>,
-    period: UsePeriod,
-}
-
-impl Record {
-    fn read(context: &Context, period: Period) -> Result<Self> {
-        check_catalog(context)?;
-        let store = UsageDatabase::open_existing(&context.settings.data)?;
-        let tools = match &store {
-            Some(store) => store.tools(&context.settings.catalog, period.since)?,
-            None => BTreeMap::new(),
-        };
-        Ok(Record {
-            tools,
-            period: period.recorded(store.as_ref())?,
-        })
+/// A report that says whose use is counted.
+fn with_nodes(mut report: Value, record: &Record) -> Value {
+    let counted = record.usage.counted();
+    if let Some(nodes) = counted.nodes {
+        report["nodes"] = json!(nodes);
     }
+    if let Some(reason) = &counted.only_this_node {
+        report["only_this_node"] = json!(reason);
+    }
+    report
 }
 
 /// Since when there is a record, so that nobody takes its beginning for disuse.
-fn said_period(context: &Context, period: &UsePeriod) -> String {
-    let since = &period.since;
-    match &period.recorded_since {
+fn said_period(context: &Context, record: &Record) -> String {
+    let UsePeriod {
+        since,
+        recorded_since,
+        recorded_days,
+    } = record.usage.recorded();
+    let nodes = match record.usage.counted().nodes {
+        Some(nodes) => format!(" by {}", counted(nodes, "node")),
+        None => String::new(),
+    };
+    match recorded_since {
         Some(first) => format!(
-            "recorded on {} since {since}, the first of them {first}",
-            counted(period.recorded_days, "day")
+            "recorded on {}{nodes} since {since}, the first of them {first}",
+            counted(recorded_days, "day")
         ),
         None if context.settings.usage.is_enabled() => format!(
             "nothing was recorded since {since}; `toolscout serve`, `agent` and `mcp` record use"

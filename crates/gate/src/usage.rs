@@ -13,6 +13,7 @@ mod queue;
 pub mod report;
 pub mod shadow;
 mod database;
+pub mod sharing;
 mod writer;
 
 use std::path::Path;
@@ -32,9 +33,10 @@ use toolscout_index::ToolId;
 
 use queue::{Sender, bounded};
 use shadow::{ComparedSearch, Shadow};
+use sharing::LocalRecord;
 use writer::{Message, Writer};
 
-pub use database::{CallerDay, FILE_NAME, OTHERS, Recorded, UsageDatabase, UsageError};
+pub use database::{CallerDay, FILE_NAME, OTHERS, UsageDatabase, UsageError};
 pub use event::{CallUse, Origin, Place, SearchUse};
 pub use figures::{CallerFigures, CallerKey, ToolFigures};
 pub use queue::Receiver;
@@ -55,7 +57,8 @@ const COUNTED_RESULT_BYTES: usize = 8 << 10;
 #[derive(Clone, Default)]
 pub struct Recorder {
     queue: Option<Sender<Message>>,
-    stores_queries: bool,
+    /// What is stored, for the store that several nodes share.
+    local: Option<LocalRecord>,
     dropped: Arc<AtomicU64>,
     counters: UsageCounters,
     shadow: Option<Shadow>,
@@ -96,7 +99,11 @@ impl Recorder {
         match recorder.start_thread(data, default_catalog, settings) {
             Ok(queue) => Recorder {
                 queue: Some(queue),
-                stores_queries: settings.stores_queries(),
+                local: Some(LocalRecord {
+                    data: data.to_owned(),
+                    keep_days: settings.keep_days(),
+                    stores_queries: settings.stores_queries(),
+                }),
                 ..recorder
             },
             Err(error) => {
@@ -183,12 +190,18 @@ impl Recorder {
 
     /// Whether texts of requests are stored that no tool served.
     pub fn stores_queries(&self) -> bool {
-        self.stores_queries
+        let local = self.local.as_ref();
+        local.is_some_and(|local| local.stores_queries)
+    }
+
+    /// The record on this node, if events are stored.
+    pub fn local(&self) -> Option<LocalRecord> {
+        self.local.clone()
     }
 
     /// The texts of a request, if they are stored.
     pub fn queries<'a>(&self, texts: impl Iterator<Item = &'a str>) -> Vec<String> {
-        match self.stores_queries {
+        match self.stores_queries() {
             true => texts.map(str::to_owned).collect(),
             false => Vec::new(),
         }
@@ -416,7 +429,7 @@ mod tests {
         let store = UsageDatabase::open(folder.path()).unwrap();
         assert!(store.tools("main", 0).unwrap().is_empty());
         let today = day_of(unix_ms(SystemTime::now()));
-        assert!(store.recorded(today - 1).unwrap().since.is_some());
+        assert!(!store.days(today - 1).unwrap().is_empty());
     }
 
     #[test]

@@ -150,11 +150,17 @@ impl PostgresStore {
             if let Some(catalog) = pushed {
                 Tables { catalog }.drop_all(&mut transaction).await?;
             }
-            let generation: Option<i64> =
-                sqlx::query_scalar("DELETE FROM catalogs WHERE name = $1 RETURNING generation")
-                    .bind(name)
-                    .fetch_optional(&mut *transaction)
-                    .await?;
+            let generation: Option<i64> = sqlx::query_scalar(
+                "WITH deleted AS (
+                         DELETE FROM catalogs WHERE name = $1 RETURNING id, generation
+                     ), gone AS (
+                         INSERT INTO usage_gone SELECT id FROM deleted
+                     )
+                     SELECT generation FROM deleted",
+            )
+            .bind(name)
+            .fetch_optional(&mut *transaction)
+            .await?;
             let Some(generation) = generation else {
                 return Ok(false);
             };

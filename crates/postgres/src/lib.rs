@@ -12,6 +12,7 @@
 //! - `keys` has the API keys, which every node follows into a copy.
 //! - [`SharedSessions`] has the conversations, and [`SharedApprovals`] the calls that wait for a person.
 //! - `memory` has the usage memories, which every node follows too.
+//! - `usage` adds up the use of tools on all nodes.
 //! - `push` looks for the tools of catalogs that are too large for nodes to hold.
 //! - `watch` is what a node follows beside catalogs, and what nodes tell each other.
 
@@ -42,6 +43,7 @@ mod memory;
 mod approved;
 mod audit;
 mod watch;
+mod usage;
 mod shared;
 
 use std::sync::Arc;

@@ -17,7 +17,7 @@ pub struct Migration {
 }
 
 /// Every migration of this version of the program.
-const ALL: [Migration; 9] = [
+const ALL: [Migration; 10] = [
     Migration {
         version: 1,
         sql: include_str!("migrations/0001_catalogs.sql"),
@@ -53,6 +53,10 @@ const ALL: [Migration; 9] = [
     Migration {
         version: 9,
         sql: include_str!("migrations/0009_enriching.sql"),
+    },
+    Migration {
+        version: 11,
+        sql: include_str!("migrations/0011_usage.sql"),
     },
 ];
 

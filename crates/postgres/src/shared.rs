@@ -8,6 +8,10 @@ use async_trait::async_trait;
 use serde_json::Value;
 use tokio::runtime::Handle;
 use toolscout_gate::gate::audit::page::Filter;
+use toolscout_gate::usage::missed::MissedRequest;
+use toolscout_gate::usage::shadow::ShadowFigures;
+use toolscout_gate::usage::sharing::LocalRecord;
+use toolscout_gate::usage::{CallerDay, ToolFigures};
 use toolscout_index::memory::{Deletion, Source, Switch};
 use toolscout_index::{Catalog, Embedder, Query, Searcher, Summary, Tool, ToolId};
 use toolscout_state::approved::ApprovedPlace;
@@ -17,7 +21,7 @@ use toolscout_state::keys::{KeyError, KeyStore};
 use toolscout_state::shared::{
     AuditCursor, AuditPage, ChainError, CreatedCatalog, ListedTools, OpenedCatalog, PageOf,
     PushedStats, SharedCatalog, SharedStore, StoreError, StoreFigures, StoredCatalog, StoredTask,
-    TextsOf, VerifiedChain,
+    TextsOf, UseOfNodes, UseOfOthers, VerifiedChain,
 };
 
 use crate::hub::FollowedCatalog;
@@ -43,8 +47,11 @@ impl SharedStore for PostgresStore {
         PostgresStore::measure(self);
     }
 
-    fn follow(self: Arc<Self>, audit_log: &Path) {
+    fn follow(self: Arc<Self>, audit_log: &Path, usage: Option<LocalRecord>) {
         self.copy_audit(audit_log);
+        if let Some(usage) = usage {
+            self.send_usage(usage);
+        }
         PostgresStore::follow(&self);
         self.keep_pushed_down();
     }
@@ -150,6 +157,39 @@ impl SharedStore for PostgresStore {
         go_on: &(dyn Fn() -> bool + Sync),
     ) -> std::result::Result<Vec<VerifiedChain>, ChainError> {
         PostgresStore::verify_audit(self, head, go_on).await
+    }
+
+    async fn usage_nodes(&self, of: &UseOfOthers) -> Result<UseOfNodes> {
+        Ok(PostgresStore::usage_nodes(self, of).await?)
+    }
+
+    async fn usage_tools(
+        &self,
+        of: &UseOfOthers,
+        catalog: &str,
+    ) -> Result<BTreeMap<String, ToolFigures>> {
+        Ok(PostgresStore::usage_tools(self, of, catalog).await?)
+    }
+
+    async fn usage_callers(&self, of: &UseOfOthers) -> Result<Vec<CallerDay>> {
+        Ok(PostgresStore::usage_callers(self, of).await?)
+    }
+
+    async fn usage_missed(&self, of: &UseOfOthers, catalog: &str) -> Result<Vec<MissedRequest>> {
+        Ok(PostgresStore::usage_missed(self, of, catalog).await?)
+    }
+
+    async fn usage_shadow(
+        &self,
+        of: &UseOfOthers,
+        catalog: &str,
+        shadow: &str,
+    ) -> Result<Vec<(i64, ShadowFigures)>> {
+        Ok(PostgresStore::usage_shadow(self, of, catalog, shadow).await?)
+    }
+
+    async fn forget_missed(&self, record: Option<&str>, catalog: &str) -> Result<usize> {
+        Ok(PostgresStore::forget_missed(self, record, catalog).await?)
     }
 
     async fn begin_enriching(&self) -> Result<Option<usize>> {

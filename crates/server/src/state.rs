@@ -240,7 +240,7 @@ impl App {
     /// When the data directory cannot be read or the default catalog cannot be opened.
     pub async fn open_catalogs(&self) -> anyhow::Result<()> {
         if let Some(store) = &self.store {
-            Arc::clone(store).follow(self.audit_logs.path());
+            Arc::clone(store).follow(self.audit_logs.path(), self.usage.local());
         }
         let opened = match self.catalogs.create(&self.default_catalog).await {
             Ok((catalog, _)) => {

@@ -1,6 +1,7 @@
 //! The use of tools: by tool, by caller and day, and the tools that nobody uses.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use axum::extract::State;
@@ -27,6 +28,8 @@ use toolscout_gate::usage::{
 };
 use toolscout_index::ToolId;
 use toolscout_index::embed::table::StaticTable;
+use toolscout_state::shared::SharedStore;
+use toolscout_state::usage::{CountedNodes, ForgetError, UsageOfNodes};
 
 /// The longest time of a report.
 const MAX_DAYS: u32 = 3_650;
@@ -98,6 +101,9 @@ pub struct UseRecord {
     /// The time of the report.
     #[serde(flatten)]
     period: UsePeriod,
+    /// Whose use is counted.
+    #[serde(flatten)]
+    counted: CountedNodes,
     /// Uses since the server was started that were not recorded, because they came too fast.
     dropped: u64,
 }
@@ -170,7 +176,7 @@ pub struct MissedPage {
     groups: Vec<MissedGroup>,
     /// Number of all groups.
     total: usize,
-    /// Number of requests in that time. The newest 10,000 of a catalog are kept.
+    /// Number of requests in that time. The newest 10,000 of a catalog are kept, of each node and in the store.
     requests: usize,
     /// Requests that are in no group, because there are 1,000 groups.
     left_out: usize,
@@ -364,12 +370,12 @@ pub async fn forget_missed(
 ) -> ApiResult<Json<ForgottenRequests>> {
     let reader = Reader::of(&app, None)?;
     // Of any day: the period is for reports alone.
-    let forgotten = blocking(move || match reader.store()? {
-        Some(mut store) => store.forget_missed(&catalog.name),
-        None => Ok(0),
-    });
-    let forgotten = forgotten.await?.map_err(ApiError::internal)?;
-    Ok(Json(ForgottenRequests { forgotten }))
+    let forgotten = blocking(move || reader.usage()?.forget_missed(&catalog.name)).await?;
+    match forgotten {
+        Ok(forgotten) => Ok(Json(ForgottenRequests { forgotten })),
+        Err(ForgetError::Store(error)) => Err(error.into()),
+        Err(ForgetError::Own(error)) => Err(ApiError::internal(error)),
+    }
 }
 
 /// Shows what switching to the shadow of a catalog would change, by second answers to live searches. Needs
@@ -385,9 +391,9 @@ pub async fn shadow(
     QueryString(params): QueryString<ShadowParams>,
 ) -> ApiResult<Json<ShadowAnswer>> {
     let reader = Reader::of(&app, params.since_days)?;
-    let shadow = match app.usage.shadow() {
-        Some(shadow) if shadow.identity().catalog == catalog.name => shadow.clone(),
-        _ => {
+    let shadow = match reader.shadow_of(&catalog.name) {
+        Some(shadow) => shadow.clone(),
+        None => {
             let message = format!(
                 "no shadow of the catalog {:?}; the table [shadow] of the server's settings describes one",
                 catalog.name
@@ -420,6 +426,7 @@ pub async fn overview(
 struct Reader {
     recorder: Recorder,
     data: PathBuf,
+    store: Option<Arc<dyn SharedStore>>,
     period: Period,
 }
 
@@ -433,35 +440,46 @@ impl Reader {
         Ok(Reader {
             recorder: app.usage.clone(),
             data: app.catalogs.data().to_owned(),
+            store: app.store.clone(),
             // Use is recorded by whole days.
             period: Period::last(days, day_of(unix_ms(SystemTime::now()))),
         })
     }
 
-    /// The database with what was recorded until now; `None` if nothing ever was.
-    fn store(&self) -> Result<Option<UsageDatabase>, UsageError> {
-        // The recorder writes in batches, so the last uses may still be in memory.
-        self.recorder.flush();
-        UsageDatabase::open_existing(&self.data)
+    fn shadow_of(&self, catalog: &str) -> Option<&Shadow> {
+        let shadow = self.recorder.shadow()?;
+        (shadow.identity().catalog == catalog).then_some(shadow)
     }
 
-    fn record(&self, store: Option<&UsageDatabase>) -> Result<UseRecord, UsageError> {
-        Ok(UseRecord {
+    /// What was recorded until now, on all nodes.
+    fn usage(&self) -> Result<UsageOfNodes, UsageError> {
+        // The recorder writes in batches, so the last uses may still be in memory.
+        self.recorder.flush();
+        let own = UsageDatabase::open_existing(&self.data)?;
+        UsageOfNodes::new(own, self.store.clone(), self.period)
+    }
+
+    /// After the figures were read: until then the store may turn out to be away.
+    fn record(&self, usage: &UsageOfNodes) -> UseRecord {
+        UseRecord {
             enabled: self.recorder.is_on(),
-            period: self.period.recorded(store)?,
+            period: usage.recorded(),
+            counted: usage.counted().clone(),
             dropped: self.recorder.dropped(),
-        })
+        }
     }
 
     fn shadow(&self, shadow: &Shadow) -> Result<ShadowAnswer, UsageError> {
-        let store = self.store()?;
+        let mut usage = self.usage()?;
         // Read before the figures, so that searches that stop waiting are in the figures.
         let now = ShadowNow::of(shadow);
         let today = day_of(unix_ms(SystemTime::now()));
-        let days = shadow.figures(store.as_ref(), self.period.since, today)?;
+        let own = shadow.figures(usage.own(), self.period.since, today)?;
+        let identity = shadow.identity();
+        let days = usage.with_others(&identity.catalog, &identity.id, own);
         Ok(ShadowAnswer {
-            record: self.record(store.as_ref())?,
-            report: ShadowReport::of(shadow.identity(), &days),
+            record: self.record(&usage),
+            report: ShadowReport::of(identity, &days),
             now,
         })
     }
@@ -474,12 +492,8 @@ impl Reader {
         after: Option<String>,
         limit: usize,
     ) -> ApiResult<UsagePage> {
-        let store = self.store().map_err(ApiError::internal)?;
-        let mut tools = match &store {
-            Some(store) => store.tools(catalog, self.period.since),
-            None => Ok(Default::default()),
-        }
-        .map_err(ApiError::internal)?;
+        let mut usage = self.usage().map_err(ApiError::internal)?;
+        let mut tools = usage.tools(catalog).map_err(ApiError::internal)?;
         // Filtered before the sum, so that the totals are those of this server.
         tools.retain(|tool, _| is_of_server(tool, server));
         let totals = report::total(tools.values());
@@ -491,7 +505,7 @@ impl Reader {
         }
         let has_more = start + shown.len() < tools.len();
         Ok(UsagePage {
-            record: self.record(store.as_ref()).map_err(ApiError::internal)?,
+            record: self.record(&usage),
             next_cursor: match shown.last() {
                 Some(last) if has_more => last.tool.as_ref().map(paging::cursor_after),
                 _ => None,
@@ -509,12 +523,8 @@ impl Reader {
         after: Option<String>,
         limit: usize,
     ) -> Result<UnusedPage, UsageError> {
-        let store = self.store()?;
-        // No database means that nothing was ever used.
-        let used = match &store {
-            Some(store) => store.tools(&catalog.name, self.period.since)?,
-            None => Default::default(),
-        };
+        let mut usage = self.usage()?;
+        let used = usage.tools(&catalog.name)?;
         let searcher = catalog.searcher();
         let tools = searcher.tools();
         let tools = tools.filter(|tool| server.is_none_or(|server| tool.id.server() == server));
@@ -528,7 +538,7 @@ impl Reader {
         let shown: Vec<UnusedTool> = shown.cloned().collect();
         let has_more = start + shown.len() < unused.tools.len();
         Ok(UnusedPage {
-            record: self.record(store.as_ref())?,
+            record: self.record(&usage),
             next_cursor: match shown.last() {
                 Some(last) if has_more => Some(paging::cursor_after(&last.tool)),
                 _ => None,
@@ -543,12 +553,8 @@ impl Reader {
     }
 
     fn missed(&self, catalog: &str, after: Option<String>, limit: usize) -> ApiResult<MissedPage> {
-        let store = self.store().map_err(ApiError::internal)?;
-        let requests = match &store {
-            Some(store) => store.missed(catalog, self.period.since),
-            None => Ok(Vec::new()),
-        };
-        let requests = requests.map_err(ApiError::internal)?;
+        let mut usage = self.usage().map_err(ApiError::internal)?;
+        let requests = usage.missed(catalog).map_err(ApiError::internal)?;
         let missed = Missed::of(&requests, &*StaticTable::bundled()?);
         let texts = missed.groups.iter().map(|group| &group.request);
         let start = start_after(texts, after.as_ref())?;
@@ -557,7 +563,7 @@ impl Reader {
         let has_more = start + groups.len() < missed.groups.len();
         let stores_queries = self.recorder.stores_queries();
         Ok(MissedPage {
-            record: self.record(store.as_ref()).map_err(ApiError::internal)?,
+            record: self.record(&usage),
             stores_queries,
             advice: (!stores_queries).then_some(QUERIES_ARE_OFF),
             next_cursor: match groups.last() {
@@ -572,11 +578,8 @@ impl Reader {
     }
 
     fn overview(&self) -> Result<UsageOverview, UsageError> {
-        let store = self.store()?;
-        let rows = match &store {
-            Some(store) => store.callers(self.period.since)?,
-            None => Vec::new(),
-        };
+        let mut usage = self.usage()?;
+        let rows = usage.callers()?;
         let mut totals = CallerFigures::default();
         for row in &rows {
             totals.add(&row.figures);
@@ -590,7 +593,7 @@ impl Reader {
         // Callers that are left out here still count in the days and catalogs.
         callers.truncate(MAX_CALLERS);
         Ok(UsageOverview {
-            record: self.record(store.as_ref())?,
+            record: self.record(&usage),
             totals: totals.into(),
             days: days.into_iter().map(use_of_day).collect(),
             catalogs: catalogs.into_iter().map(use_of_catalog).collect(),

@@ -6,3 +6,4 @@ pub mod session;
 pub mod approved;
 pub mod catalog_writer;
 pub mod shared;
+pub mod usage;

@@ -6,7 +6,7 @@
 
 mod figures;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,6 +14,10 @@ use async_trait::async_trait;
 use serde_json::Value;
 use tokio::runtime::Handle;
 use toolscout_gate::gate::audit::page::{Filter, StoredEntry};
+use toolscout_gate::usage::missed::MissedRequest;
+use toolscout_gate::usage::shadow::ShadowFigures;
+use toolscout_gate::usage::sharing::LocalRecord;
+use toolscout_gate::usage::{CallerDay, ToolFigures};
 use toolscout_index::memory::{Deletion, Source, Switch};
 use toolscout_index::{
     Catalog, Embedder, Error, Followed, Query, Searcher, Settings, Summary, Tool, ToolId,
@@ -211,6 +215,24 @@ pub struct AuditPage {
     pub next: Option<AuditCursor>,
 }
 
+/// Whose use of tools is added up: that of all nodes but the one that asks, whose own record is newer.
+#[derive(Clone, Debug)]
+pub struct UseOfOthers {
+    /// The identity of the record of the one that asks, if it has one.
+    pub record: Option<String>,
+    /// The first day, counted from 1970.
+    pub since: i64,
+}
+
+/// The nodes that recorded use.
+#[derive(Clone, Debug, Default)]
+pub struct UseOfNodes {
+    /// How many there are.
+    pub nodes: usize,
+    /// Days on which one of them did, counted from 1970.
+    pub days: BTreeSet<i64>,
+}
+
 /// A chain that is whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifiedChain {
@@ -394,9 +416,10 @@ pub trait SharedStore: Send + Sync {
     /// Brings the gauges up to this moment.
     fn measure(&self);
 
-    /// Begins to follow the store and to say that this node is alive, to copy the audit log at this path, and to
-    /// keep catalogs that are pushed down, until [`SharedStore::close`].
-    fn follow(self: Arc<Self>, audit_log: &Path);
+    /// Begins to follow the store and to say that this node is alive, to copy the audit log at this path, to send
+    /// the use of tools that this node records, and to keep catalogs that are pushed down, until
+    /// [`SharedStore::close`].
+    fn follow(self: Arc<Self>, audit_log: &Path, usage: Option<LocalRecord>);
 
     /// Ends what [`SharedStore::follow`] began, and takes this node off the list.
     async fn close(&self);
@@ -512,6 +535,57 @@ pub trait SharedStore: Send + Sync {
         head: Option<&str>,
         go_on: &(dyn Fn() -> bool + Sync),
     ) -> Result<Vec<VerifiedChain>, ChainError>;
+
+    /// The days on which other nodes recorded use.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn usage_nodes(&self, of: &UseOfOthers) -> Result<UseOfNodes, StoreError>;
+
+    /// The use of the tools of a catalog on other nodes, by their ids.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn usage_tools(
+        &self,
+        of: &UseOfOthers,
+        catalog: &str,
+    ) -> Result<BTreeMap<String, ToolFigures>, StoreError>;
+
+    /// What callers did in all catalogs on other nodes.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn usage_callers(&self, of: &UseOfOthers) -> Result<Vec<CallerDay>, StoreError>;
+
+    /// The requests to a catalog that no tool served, of other nodes, in the order of time.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn usage_missed(
+        &self,
+        of: &UseOfOthers,
+        catalog: &str,
+    ) -> Result<Vec<MissedRequest>, StoreError>;
+
+    /// The figures of a shadow of a catalog on other nodes, by day.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn usage_shadow(
+        &self,
+        of: &UseOfOthers,
+        catalog: &str,
+        shadow: &str,
+    ) -> Result<Vec<(i64, ShadowFigures)>, StoreError>;
+
+    /// Deletes the requests to a catalog that no tool served, of all nodes. Returns how many nodes other than the
+    /// one with this record had.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn forget_missed(&self, record: Option<&str>, catalog: &str)
+    -> Result<usize, StoreError>;
 
     /// Takes the right to let a model write texts. Returns the tokens of the day; `None` while another node has it.
     ///

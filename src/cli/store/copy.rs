@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use toolscout_index::{Catalog, Changes, DataDir, Options, Ranker, Settings};
@@ -22,6 +22,36 @@ pub enum Place {
     Local(Catalog),
     /// A copy of one of the store, to which changes are sent.
     Shared(CatalogCopy),
+}
+
+/// The store, with the runtime of its connections.
+pub struct Connected {
+    /// The store.
+    pub store: Arc<PostgresStore>,
+    runtime: Runtime,
+}
+
+impl Connected {
+    /// The store of these settings. It is connected to when it is first asked.
+    pub fn to(settings: &StoreSettings) -> Result<Self> {
+        // Its thread does the work, since this one waits.
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()?;
+        let store = PostgresStore::new(settings, runtime.handle().clone())?;
+        Ok(Connected { store, runtime })
+    }
+
+    /// Waits for an answer of the store.
+    pub fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+}
+
+/// The error for a catalog that the store does not have.
+pub fn no_shared_catalog(name: &str) -> anyhow::Error {
+    anyhow!("the store has no catalog {name:?}; `toolscout store status` lists them")
 }
 
 /// A copy of a catalog of the store.
@@ -67,14 +97,9 @@ impl CatalogCopy {
         name: &str,
         options: impl FnOnce() -> Options,
     ) -> Result<Self> {
-        // Its thread does the work, since this one waits.
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()?;
-        let store = PostgresStore::new(settings, runtime.handle().clone())?;
+        let Connected { store, runtime } = Connected::to(settings)?;
         let Some(stored) = runtime.block_on(store.find(name))? else {
-            bail!("the store has no catalog {name:?}; `toolscout store status` lists them");
+            return Err(no_shared_catalog(name));
         };
         // Outside the data directory, whose catalogs are others.
         let folder = tempfile::tempdir().context("make a folder for a copy of the catalog")?;

@@ -89,14 +89,34 @@ const LAYOUT: &[&str] = &[
         reciprocal_squares REAL NOT NULL,
         PRIMARY KEY (catalog, shadow, day)
     ) STRICT, WITHOUT ROWID;",
+    // `unsent` counts the changes of a row since it was sent to the store that several nodes share.
+    "
+    ALTER TABLE tools ADD COLUMN unsent INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE callers ADD COLUMN unsent INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE shadow ADD COLUMN unsent INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE missed ADD COLUMN unsent INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX unsent_tools ON tools (catalog) WHERE unsent > 0;
+    CREATE INDEX unsent_callers ON callers (catalog) WHERE unsent > 0;
+    CREATE INDEX unsent_missed ON missed (catalog) WHERE unsent > 0;
+    CREATE TABLE sharing (
+        is_only INTEGER PRIMARY KEY CHECK (is_only = 1),
+        record TEXT NOT NULL,
+        store TEXT NOT NULL,
+        sent INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE shared_catalogs (
+        catalog TEXT PRIMARY KEY,
+        number INTEGER NOT NULL,
+        forgotten INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;",
 ];
 
 /// The columns of a tool's figures, in the order in which [`tool_of`] reads them.
-const TOOL_COLUMNS: &str = "searches, first, places, more, injections, calls, successes, errors, latencies, \
+pub(super) const TOOL_COLUMNS: &str = "searches, first, places, more, injections, calls, successes, errors, latencies, \
      latency_sum_s, definition_tokens, result_tokens, first_ms, last_ms";
 
 /// The columns of figures of second answers, in the order in which [`shadow_of`] reads them.
-const SHADOW_COLUMNS: &str = "searches, overlap, overlap_squares, same_first, calls, absent, live_first, second_first, \
+pub(super) const SHADOW_COLUMNS: &str = "searches, overlap, overlap_squares, same_first, calls, absent, live_first, second_first, \
      first_moved, live_reciprocal, second_reciprocal, reciprocal_squares";
 
 /// Why the database cannot be used.
@@ -116,15 +136,6 @@ pub struct CallerDay {
     pub key: CallerKey,
     /// What it did.
     pub figures: CallerFigures,
-}
-
-/// The days on which use was recorded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recorded {
-    /// The first one, counted from 1970.
-    pub since: Option<i64>,
-    /// How many there are.
-    pub days: u64,
 }
 
 /// The use of tools in the database of a data directory. Methods block.
@@ -183,12 +194,14 @@ impl UsageDatabase {
     pub fn write(&mut self, tally: &Tally) -> Result<(), UsageError> {
         self.change(|change| {
             change.execute("INSERT OR IGNORE INTO days (day) VALUES (?1)", [tally.day])?;
+            let is_shared = is_shared(change)?;
             for (catalog, tools) in &tally.tools {
                 for (tool, figures) in tools {
-                    add_tool(change, catalog, tally.day, tool.as_str(), figures)?;
+                    let key = (catalog.as_str(), tally.day, tool.as_str());
+                    add_tool(change, key, figures, is_shared)?;
                 }
             }
-            add_callers(change, tally)
+            add_callers(change, tally, is_shared)
         })
     }
 
@@ -199,8 +212,9 @@ impl UsageDatabase {
     pub fn write_missed(&mut self, missed: &[(String, MissedRequest)]) -> Result<(), UsageError> {
         self.change(|change| {
             let mut insert = change.prepare_cached(
-                "INSERT INTO missed (catalog, at_ms, why, request, nearest) VALUES (?1, ?2, ?3, ?4, ?5)",
+                "INSERT INTO missed (catalog, at_ms, why, request, nearest, unsent) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             )?;
+            let is_shared = is_shared(change)?;
             let mut catalogs = BTreeSet::new();
             for (catalog, request) in missed {
                 let MissedRequest {
@@ -209,7 +223,14 @@ impl UsageDatabase {
                     text,
                     nearest,
                 } = request;
-                insert.execute(params![catalog, at_ms, why.as_str(), text, nearest])?;
+                insert.execute(params![
+                    catalog,
+                    at_ms,
+                    why.as_str(),
+                    text,
+                    nearest,
+                    is_shared
+                ])?;
                 catalogs.insert(catalog);
             }
             // Of each catalog the newest ones stay.
@@ -269,9 +290,11 @@ impl UsageDatabase {
             let mut sum = stored.optional()?.unwrap_or_default();
             sum.add(new);
             let insert = format!(
-                "INSERT OR REPLACE INTO shadow (catalog, shadow, day, {SHADOW_COLUMNS})
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)"
+                "INSERT OR REPLACE INTO shadow (catalog, shadow, day, {SHADOW_COLUMNS}, unsent)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16 + coalesce(
+                     (SELECT unsent FROM shadow WHERE catalog = ?1 AND shadow = ?2 AND day = ?3), 0))"
             );
+            let is_shared = is_shared(change)?;
             change.execute(
                 &insert,
                 params![
@@ -290,6 +313,7 @@ impl UsageDatabase {
                     sum.live_reciprocal,
                     sum.second_reciprocal,
                     sum.reciprocal_squares,
+                    is_shared,
                 ],
             )?;
             Ok(())
@@ -350,7 +374,7 @@ impl UsageDatabase {
     /// [`UsageError`].
     pub fn forget(&mut self, catalog: &str) -> Result<(), UsageError> {
         self.change(|change| {
-            for table in ["tools", "callers", "missed", "shadow"] {
+            for table in ["tools", "callers", "missed", "shadow", "shared_catalogs"] {
                 let delete = format!("DELETE FROM {table} WHERE catalog = ?1");
                 change.execute(&delete, [catalog])?;
             }
@@ -403,30 +427,26 @@ impl UsageDatabase {
         })
     }
 
-    /// The days since this one on which use was recorded.
+    /// The days since this one on which use was recorded, in order.
     ///
     /// # Errors
     /// [`UsageError`].
-    pub fn recorded(&self, since: i64) -> Result<Recorded, UsageError> {
+    pub fn days(&self, since: i64) -> Result<BTreeSet<i64>, UsageError> {
         self.read(|connection| {
-            let select = "SELECT min(day), count(*) FROM days WHERE day >= ?1";
-            connection.query_row(select, [since], |row| {
-                Ok(Recorded {
-                    since: row.get(0)?,
-                    days: row.get(1)?,
-                })
-            })
+            let mut select = connection.prepare("SELECT day FROM days WHERE day >= ?1")?;
+            let rows = select.query_map([since], |row| row.get(0))?;
+            rows.collect()
         })
     }
 
-    fn read<T>(
+    pub(super) fn read<T>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, UsageError> {
         work(&self.connection).map_err(|error| self.failed(error))
     }
 
-    fn change<T>(
+    pub(super) fn change<T>(
         &mut self,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, UsageError> {
@@ -467,12 +487,16 @@ fn remove_before(change: &Transaction<'_>, day: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// Whether rows are sent to a store that several nodes share.
+fn is_shared(change: &Transaction<'_>) -> rusqlite::Result<bool> {
+    change.prepare_cached("SELECT 1 FROM sharing")?.exists([])
+}
+
 fn add_tool(
     change: &Transaction<'_>,
-    catalog: &str,
-    day: i64,
-    tool: &str,
+    (catalog, day, tool): (&str, i64, &str),
     new: &ToolFigures,
+    is_shared: bool,
 ) -> rusqlite::Result<()> {
     let select =
         format!("SELECT {TOOL_COLUMNS} FROM tools WHERE catalog = ?1 AND day = ?2 AND tool = ?3");
@@ -481,8 +505,9 @@ fn add_tool(
     let mut sum = stored.optional()?.unwrap_or_default();
     sum.add(new);
     let insert = format!(
-        "INSERT OR REPLACE INTO tools (catalog, day, tool, {TOOL_COLUMNS})
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)"
+        "INSERT OR REPLACE INTO tools (catalog, day, tool, {TOOL_COLUMNS}, unsent)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18 + coalesce(
+             (SELECT unsent FROM tools WHERE catalog = ?1 AND day = ?2 AND tool = ?3), 0))"
     );
     let errors = match sum.errors.is_empty() {
         true => None,
@@ -510,6 +535,7 @@ fn add_tool(
         sum.result_tokens,
         sum.first_ms,
         sum.last_ms,
+        is_shared,
     ])?;
     Ok(())
 }
@@ -520,7 +546,7 @@ fn text_of(value: &impl serde::Serialize) -> String {
 }
 
 /// The figures in the columns of [`TOOL_COLUMNS`]. What is not readable counts as nothing.
-fn tool_of(row: &Row<'_>) -> rusqlite::Result<ToolFigures> {
+pub(super) fn tool_of(row: &Row<'_>) -> rusqlite::Result<ToolFigures> {
     let errors: Option<String> = row.get(7)?;
     let latencies: Option<String> = row.get(8)?;
     Ok(ToolFigures {
@@ -550,7 +576,7 @@ fn parsed<T: serde::de::DeserializeOwned + Default>(text: Option<String>) -> T {
     }
 }
 
-fn missed_of(row: &Row<'_>) -> rusqlite::Result<MissedRequest> {
+pub(super) fn missed_of(row: &Row<'_>) -> rusqlite::Result<MissedRequest> {
     let why: String = row.get(1)?;
     Ok(MissedRequest {
         at_ms: row.get(0)?,
@@ -573,7 +599,7 @@ fn caller_day_of(row: &Row<'_>) -> rusqlite::Result<CallerDay> {
     })
 }
 
-fn caller_of(row: &Row<'_>) -> rusqlite::Result<CallerFigures> {
+pub(super) fn caller_of(row: &Row<'_>) -> rusqlite::Result<CallerFigures> {
     Ok(CallerFigures {
         searches: row.get(0)?,
         good: row.get(1)?,
@@ -584,7 +610,7 @@ fn caller_of(row: &Row<'_>) -> rusqlite::Result<CallerFigures> {
     })
 }
 
-fn shadow_of(row: &Row<'_>) -> rusqlite::Result<ShadowFigures> {
+pub(super) fn shadow_of(row: &Row<'_>) -> rusqlite::Result<ShadowFigures> {
     Ok(ShadowFigures {
         searches: row.get(0)?,
         overlap: row.get(1)?,
@@ -601,7 +627,7 @@ fn shadow_of(row: &Row<'_>) -> rusqlite::Result<ShadowFigures> {
     })
 }
 
-fn add_callers(change: &Transaction<'_>, tally: &Tally) -> rusqlite::Result<()> {
+fn add_callers(change: &Transaction<'_>, tally: &Tally, is_shared: bool) -> rusqlite::Result<()> {
     let count = "SELECT count(*) FROM callers WHERE day = ?1";
     let mut rows: u64 = change.query_row(count, [tally.day], |row| row.get(0))?;
     for (key, figures) in &tally.callers {
@@ -619,7 +645,7 @@ fn add_callers(change: &Transaction<'_>, tally: &Tally) -> rusqlite::Result<()> 
             false => OTHERS,
         };
         rows += u64::from(!known);
-        add_caller(change, tally.day, key, who, figures)?;
+        add_caller(change, tally.day, (key, who), figures, is_shared)?;
     }
     Ok(())
 }
@@ -627,15 +653,15 @@ fn add_callers(change: &Transaction<'_>, tally: &Tally) -> rusqlite::Result<()> 
 fn add_caller(
     change: &Transaction<'_>,
     day: i64,
-    key: &CallerKey,
-    who: &str,
+    (key, who): (&CallerKey, &str),
     new: &CallerFigures,
+    is_shared: bool,
 ) -> rusqlite::Result<()> {
     let add = "
-        INSERT INTO callers (catalog, day, profile, who, searches, good, possible, none, calls, errors)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+        INSERT INTO callers (catalog, day, profile, who, searches, good, possible, none, calls, errors, unsent)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
         ON CONFLICT DO UPDATE SET searches = searches + ?5, good = good + ?6, possible = possible + ?7,
-            none = none + ?8, calls = calls + ?9, errors = errors + ?10";
+            none = none + ?8, calls = calls + ?9, errors = errors + ?10, unsent = unsent + ?11";
     let CallerFigures {
         searches,
         good,
@@ -654,7 +680,8 @@ fn add_caller(
         possible,
         none,
         calls,
-        errors
+        errors,
+        is_shared
     ])?;
     Ok(())
 }
@@ -716,11 +743,7 @@ mod tests {
         assert_eq!(ids(&store, 0).len(), 6, "the day has begun before");
         store.begin_day(4, 3).unwrap();
         assert_eq!(ids(&store, 0), ["c", "d", "e", "f"]);
-        let recorded = Recorded {
-            since: Some(2),
-            days: 3,
-        };
-        assert_eq!(store.recorded(0).unwrap(), recorded);
+        assert_eq!(store.days(0).unwrap(), BTreeSet::from([2, 3, 4]));
         store.max_tool_rows = 1;
         store.prune(2).unwrap();
         assert_eq!(ids(&store, 0), ["e", "f"], "the newest day stays");

@@ -1,7 +1,7 @@
 //! What the record of use says: the tools in an order, and those that nobody used.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -12,7 +12,6 @@ use toolscout_index::Tool;
 use toolscout_index::formats::{self, Emit};
 use utoipa::ToSchema;
 
-use super::database::{Recorded, UsageDatabase, UsageError};
 use super::figures::ToolFigures;
 
 /// The definitions of so many unused tools are counted. Beyond that their tokens are estimated.
@@ -155,20 +154,13 @@ impl Period {
         }
     }
 
-    /// What of it was recorded.
-    ///
-    /// # Errors
-    /// [`UsageError`].
-    pub fn recorded(self, store: Option<&UsageDatabase>) -> Result<UsePeriod, UsageError> {
-        let recorded = match store {
-            Some(store) => store.recorded(self.since)?,
-            None => Recorded::default(),
-        };
-        Ok(UsePeriod {
+    /// What of it was recorded, by the days on which use was.
+    pub fn recorded(self, days: &BTreeSet<i64>) -> UsePeriod {
+        UsePeriod {
             since: date(self.since),
-            recorded_since: recorded.since.map(date),
-            recorded_days: recorded.days,
-        })
+            recorded_since: days.first().copied().map(date),
+            recorded_days: days.len() as u64,
+        }
     }
 }
 
