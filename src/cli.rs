@@ -192,11 +192,11 @@ impl Verb {
             | Verb::Mcp(_)
             | Verb::Memory(_)
             | Verb::Words(_)
-            | Verb::Improve(_)
             | Verb::Review(_) => true,
             // Those of the store too.
             Verb::Enrich(_)
             | Verb::Tune(_)
+            | Verb::Improve(_)
             | Verb::Usage(_)
             | Verb::Audit(_)
             | Verb::Serve(_)

@@ -10,6 +10,7 @@ mod store {
     pub mod conformance;
     pub mod deploy;
     pub mod enrichments;
+    pub mod improve;
     pub mod keys;
     pub mod nodes;
     pub mod outage;

@@ -18,18 +18,20 @@ use super::eval::{Bar, index_dir};
 use super::interrupt::Interrupt;
 use super::llm::LlmArgs;
 use super::output::print_stderr;
+use super::store::{CatalogCopy, Place, StoreArgs};
 use super::tune::tuned_on;
 use crate::clock::{date, day_of, unix_ms};
 use crate::config::EmbedderKind;
 use crate::enrich::exchange::Answers;
 use crate::enrich::held::Review;
 use crate::eval::dataset::Load;
-use crate::eval::improve::journal::{Journal, Line, What, without};
+use crate::eval::improve::journal::{Journal, JournalFile, Line, What, without};
 use crate::eval::improve::{Change, Content, Decision, Entry, Improved, Kind, Trials, improve};
 use crate::eval::{Arm, EvalSet, Progress, Workspace, arms};
 use crate::models::Patience;
 use crate::printable::counted;
 use crate::regular_file;
+use crate::store::OwnContent;
 
 /// Lines of a diff that are printed; `--json` has all.
 const MAX_LINES: usize = 50;
@@ -63,6 +65,8 @@ pub struct Args {
     /// Make the accepted changes
     #[arg(long)]
     apply: bool,
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -74,6 +78,8 @@ enum Action {
     Log {
         /// Print the entries of this change
         id: Option<u64>,
+        #[command(flatten)]
+        store: StoreArgs,
     },
     /// Take a change back
     #[command(
@@ -82,6 +88,8 @@ enum Action {
     Revert {
         /// Its number in `improve log`
         id: u64,
+        #[command(flatten)]
+        store: StoreArgs,
     },
 }
 
@@ -90,19 +98,19 @@ impl Args {
     pub fn run(self, context: &Context) -> Result<Outcome> {
         context.set_patience(Patience::of_measuring());
         match self.action {
-            Some(Action::Log { id }) => log(context, id),
-            Some(Action::Revert { id }) => revert(context, id),
+            Some(Action::Log { id, store }) => log(context, &store, id),
+            Some(Action::Revert { id, store }) => revert(context, &store, id),
             None => self.improve(context),
         }
     }
 
     fn improve(&self, context: &Context) -> Result<Outcome> {
-        let catalog = context.open(Legs::All)?;
+        let place = Place::open(&self.store, context, || context.options(Legs::All))?;
+        let catalog = place.catalog();
         let searcher = catalog.searcher();
-        if searcher.followed().is_some() {
+        if matches!(place, Place::Local(_)) && searcher.followed().is_some() {
             bail!(
-                "the catalog {} is a copy of one in a shared store, and `improve` changes only catalogs of a data \
-                 directory; `toolscout store export` makes one of it to measure with",
+                "the catalog {} is a copy of one in a shared store; name the store with --store to change it there",
                 context.settings.catalog
             );
         }
@@ -110,7 +118,7 @@ impl Args {
         let texts = self.written(context, &searcher)?;
         let embedders = context.embedders().to_vec();
         let workspace = Workspace::new(index_dir(context, None), embedders);
-        let copy = workspace.copy_in_use(&catalog)?;
+        let copy = workspace.copy_in_use(catalog)?;
         let trials = Trials {
             copy: &copy,
             set: &set,
@@ -128,7 +136,7 @@ impl Args {
         progress.bar.finish_and_clear();
         drop(copy);
         let made = match self.apply {
-            true => make(context, &catalog, &improved, &set)?,
+            true => make(context, &place, &improved, &set)?,
             false => Vec::new(),
         };
         if context.printer.is_json() {
@@ -186,13 +194,7 @@ impl Args {
 }
 
 /// Makes the accepted changes, one after the other. Returns their numbers.
-fn make(
-    context: &Context,
-    catalog: &Catalog,
-    improved: &Improved,
-    set: &EvalSet,
-) -> Result<Vec<u64>> {
-    let mut journal = Journal::open(catalog.path())?;
+fn make(context: &Context, place: &Place, improved: &Improved, set: &EvalSet) -> Result<Vec<u64>> {
     let interrupt = Interrupt::listen()?;
     let mut made = Vec::new();
     for change in improved.accepted() {
@@ -200,10 +202,13 @@ fn make(
             queries: improved.queries,
             change: change.clone(),
         };
+        let write = Write {
+            entries: &change.entries,
+            what,
+            taught_by: Some(set),
+        };
         let with = |content: &Content| content.with(&change.entries);
-        let generation = write(context, catalog, &interrupt, Some(set), with)?;
-        // After the change itself: an entry for one that failed could not be taken back.
-        made.push(journal.append(unix_ms(SystemTime::now()), generation, what)?);
+        made.push(write.to(context, place, &interrupt, with)?);
     }
     Ok(made)
 }
@@ -292,35 +297,115 @@ fn texts_of_file(
     Ok(usable)
 }
 
-/// Writes what `change` makes of a catalog's present content, embeds it, and returns the generation. Figures
-/// on the queries of `taught_by` are in-sample from then on.
-fn write(
-    context: &Context,
-    catalog: &Catalog,
-    interrupt: &Interrupt,
-    taught_by: Option<&EvalSet>,
-    change: impl FnOnce(&Content) -> Content,
-) -> Result<u64> {
-    let mut writer = catalog.writer()?;
-    // After the lock, so that nothing comes between.
-    let searcher = catalog.refresh()?;
-    let before = Content::of(&searcher);
-    change(&before).write(&before, &mut writer, &searcher)?;
-    if let Some(set) = taught_by {
-        let settings = tuned_on(set, writer.settings()?);
-        writer.set_settings(&settings)?;
-    }
-    let generation = writer.commit()?;
-    let embedded = embed::soon(catalog, writer, interrupt)?;
-    if embedded.problem.is_some() {
-        embedded.print(context)?;
-    }
-    Ok(generation)
+/// A change of a catalog with its line in the log.
+struct Write<'a> {
+    /// What is added or taken back.
+    entries: &'a [Entry],
+    what: What,
+    /// Figures on these queries are in-sample from then on.
+    taught_by: Option<&'a EvalSet>,
 }
 
-fn log(context: &Context, id: Option<u64>) -> Result<Outcome> {
-    let catalog = context.open(Legs::Lexical)?;
-    let journal = Journal::open(catalog.path())?;
+impl Write<'_> {
+    /// Writes what `change` makes of the catalog's present content. Returns the number of the line.
+    fn to(
+        self,
+        context: &Context,
+        place: &Place,
+        interrupt: &Interrupt,
+        change: impl FnOnce(&Content) -> Content,
+    ) -> Result<u64> {
+        match place {
+            Place::Local(catalog) => {
+                let mut journal = JournalFile::open(catalog.path())?;
+                let generation = self.write(context, catalog, interrupt, change)?;
+                // After the change itself: an entry for one that failed could not be taken back.
+                Ok(journal.append(unix_ms(SystemTime::now()), generation, self.what)?)
+            }
+            Place::Shared(copy) => self.send(copy, change),
+        }
+    }
+
+    /// Writes to a catalog of the data directory, embeds, and returns the generation.
+    fn write(
+        &self,
+        context: &Context,
+        catalog: &Catalog,
+        interrupt: &Interrupt,
+        change: impl FnOnce(&Content) -> Content,
+    ) -> Result<u64> {
+        let mut writer = catalog.writer()?;
+        // After the lock, so that nothing comes between.
+        let searcher = catalog.refresh()?;
+        let before = Content::of(&searcher);
+        change(&before).write(&before, &mut writer, &searcher)?;
+        if let Some(set) = self.taught_by {
+            let settings = tuned_on(set, writer.settings()?);
+            writer.set_settings(&settings)?;
+        }
+        let generation = writer.commit()?;
+        let embedded = embed::soon(catalog, writer, interrupt)?;
+        if embedded.problem.is_some() {
+            embedded.print(context)?;
+        }
+        Ok(generation)
+    }
+
+    /// Sends it to the store in one commit, where nodes embed it.
+    fn send(&self, copy: &CatalogCopy, change: impl FnOnce(&Content) -> Content) -> Result<u64> {
+        let mut tools = Vec::new();
+        for entry in self.entries {
+            if let Entry::Text { tool, .. } = entry {
+                tools.extend(ToolId::parse(tool));
+            }
+        }
+        let what = serde_json::to_string(&self.what)?;
+        copy.improve(&tools, &what, |before| {
+            let OwnContent {
+                settings,
+                words,
+                texts,
+            } = before.clone();
+            let content = Content::new(words, texts, settings.search);
+            let (words, texts, search) = change(&content).into_parts();
+            let mut settings = match self.taught_by {
+                Some(set) => tuned_on(set, settings),
+                None => settings,
+            };
+            settings.search = search;
+            OwnContent {
+                settings,
+                words,
+                texts,
+            }
+        })
+    }
+}
+
+/// The log of a catalog.
+fn journal(place: &Place) -> Result<Journal> {
+    match place {
+        Place::Local(catalog) => Ok(JournalFile::open(catalog.path())?.journal().clone()),
+        Place::Shared(copy) => {
+            let mut lines = Vec::new();
+            for stored in copy.improvements()? {
+                let what = serde_json::from_str(&stored.what)
+                    .with_context(|| format!("read change {} in the store's log", stored.id))?;
+                lines.push(Line {
+                    id: stored.id,
+                    at_ms: stored.at_ms,
+                    generation: stored.generation,
+                    what,
+                });
+            }
+            Ok(Journal::new(lines))
+        }
+    }
+}
+
+fn log(context: &Context, store: &StoreArgs, id: Option<u64>) -> Result<Outcome> {
+    let place = Place::open(store, context, || context.options(Legs::Lexical))?;
+    let journal = journal(&place)?;
     if let Some(id) = id {
         let line = journal.lines().iter().find(|line| line.id == id);
         let Some(What::Applied { change, .. }) = line.map(|line| &line.what) else {
@@ -384,9 +469,9 @@ fn row(journal: &Journal, line: &Line) -> Vec<String> {
     row
 }
 
-fn revert(context: &Context, id: u64) -> Result<Outcome> {
-    let catalog = context.open(Legs::All)?;
-    let mut journal = Journal::open(catalog.path())?;
+fn revert(context: &Context, store: &StoreArgs, id: u64) -> Result<Outcome> {
+    let place = Place::open(store, context, || context.options(Legs::All))?;
+    let journal = journal(&place)?;
     let Some(entries) = journal.applied(id).map(<[Entry]>::to_vec) else {
         let known = journal.lines().iter().any(|line| line.id == id);
         let why = match (known, journal.is_reverted(id)) {
@@ -398,12 +483,16 @@ fn revert(context: &Context, id: u64) -> Result<Outcome> {
     };
     let interrupt = Interrupt::listen()?;
     let mut removed = 0;
-    let generation = write(context, &catalog, &interrupt, None, |content| {
+    let write = Write {
+        entries: &entries,
+        what: What::Reverted(id),
+        taught_by: None,
+    };
+    write.to(context, &place, &interrupt, |content| {
         let (content, count) = without(&entries, content);
         removed = count;
         content
     })?;
-    journal.append(unix_ms(SystemTime::now()), generation, What::Reverted(id))?;
     // Other commands may have changed or removed them since.
     let rest = match entries.len() - removed {
         0 => String::new(),

@@ -19,7 +19,7 @@ use crate::store::{
     CatalogPage, CatalogStatus, Migrations, PostgresStore, StoreError, StoreStatus,
 };
 
-pub use copy::{Connected, Place, no_shared_catalog};
+pub use copy::{CatalogCopy, Connected, Place, no_shared_catalog};
 
 /// Shows or migrates the store that several nodes share: a PostgreSQL database with the catalogs that
 /// `toolscout serve --store` serves.

@@ -17,7 +17,7 @@ pub struct Migration {
 }
 
 /// Every migration of this version of the program.
-const ALL: [Migration; 10] = [
+const ALL: [Migration; 11] = [
     Migration {
         version: 1,
         sql: include_str!("migrations/0001_catalogs.sql"),
@@ -57,6 +57,10 @@ const ALL: [Migration; 10] = [
     Migration {
         version: 11,
         sql: include_str!("migrations/0011_usage.sql"),
+    },
+    Migration {
+        version: 12,
+        sql: include_str!("migrations/0012_improvements.sql"),
     },
 ];
 

@@ -47,7 +47,7 @@ impl PostgresStore {
             }
             let generation = commit.end().await?;
             self.publish(transaction, catalog, &generation).await?;
-            Ok((all, generation.new.unwrap_or(generation.before)))
+            Ok((all, generation.current()))
         };
         self.ask(WRITE_LIMIT, commit).await
     }
@@ -71,8 +71,7 @@ impl PostgresStore {
         let put = async {
             let mut transaction = self.pool.begin().await?;
             let mut commit = Commit::begin(&mut transaction, catalog, &[]).await?;
-            commit.has_new_settings = commit.settings != *settings;
-            commit.settings = settings.clone();
+            commit.replace_settings(settings.clone())?;
             commit.new_ranker = new_ranker;
             let generation = commit.end().await?;
             self.publish(transaction, catalog, &generation).await
@@ -150,6 +149,18 @@ pub(super) struct Generation {
     new: Option<u64>,
 }
 
+impl Generation {
+    /// The generation after the commit.
+    pub(super) fn current(&self) -> u64 {
+        self.new.unwrap_or(self.before)
+    }
+
+    /// Whether anything was changed.
+    pub(super) fn is_new(&self) -> bool {
+        self.new.is_some()
+    }
+}
+
 /// A tool as it is stored.
 struct StoredRow<'a> {
     tool: &'a Tool,
@@ -191,7 +202,20 @@ impl<'a> Commit<'a> {
         self.before as i64 + 1
     }
 
-    async fn apply(&mut self, change: &Change) -> Result<Changes, StoreError> {
+    /// The settings, with the changes of this commit.
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Replaces all settings.
+    pub(super) fn replace_settings(&mut self, settings: Settings) -> Result<(), StoreError> {
+        settings.validate()?;
+        self.has_new_settings |= self.settings != settings;
+        self.settings = settings;
+        Ok(())
+    }
+
+    pub(super) async fn apply(&mut self, change: &Change) -> Result<Changes, StoreError> {
         match change {
             Change::Upsert(tools) => self.upsert(tools).await,
             Change::Remove(ids) => self.remove(ids).await,
@@ -241,7 +265,7 @@ impl<'a> Commit<'a> {
         }
     }
 
-    async fn owner_words(&mut self) -> Result<OwnerWords, StoreError> {
+    pub(super) async fn owner_words(&mut self) -> Result<OwnerWords, StoreError> {
         let json = sqlx::query_scalar("SELECT owner_words FROM catalogs WHERE id = $1")
             .bind(self.catalog)
             .fetch_one(&mut *self.connection)

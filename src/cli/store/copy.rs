@@ -1,19 +1,21 @@
 //! A catalog of the store as a copy in a temporary folder, for verbs that need all of it.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use anyhow::{Context as _, Result, anyhow};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
-use toolscout_index::{Catalog, Changes, DataDir, Options, Ranker, Settings};
+use toolscout_index::{Catalog, Changes, DataDir, Options, Ranker, Settings, ToolId};
 
 use super::StoreArgs;
 use crate::catalog_writer::Change;
 use crate::cli::context::Context;
+use crate::clock::unix_ms;
 use crate::config::StoreSettings;
 use crate::feedback::FeedbackStore;
 use crate::shared::StoredCatalog;
-use crate::store::PostgresStore;
+use crate::store::{OwnContent, PostgresStore, StoredImprovement};
 
 /// The catalog that a verb works on: that of the data directory, or of the store that the flags or the
 /// settings name.
@@ -136,6 +138,24 @@ impl CatalogCopy {
             self.store.set_settings(self.id, &settings).await
         };
         Ok(self.runtime.block_on(set)?)
+    }
+
+    /// Commits what `change` makes of the present content, with a line of the log. Only texts of `tools` may
+    /// change. Returns the line's number.
+    pub fn improve(
+        &self,
+        tools: &[ToolId],
+        what: &str,
+        change: impl FnOnce(&OwnContent) -> OwnContent,
+    ) -> Result<u64> {
+        let line = (unix_ms(SystemTime::now()), what);
+        let improve = self.store.improve(self.id, tools, line, change);
+        Ok(self.runtime.block_on(improve)?)
+    }
+
+    /// The log of changes.
+    pub fn improvements(&self) -> Result<Vec<StoredImprovement>> {
+        Ok(self.runtime.block_on(self.store.improvements(self.id))?)
     }
 
     /// Gives the catalog a ranker of its own.

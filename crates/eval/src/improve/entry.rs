@@ -89,6 +89,24 @@ impl Content {
         }
     }
 
+    /// Of its parts: the owner's words, texts of tools, and defaults of searches.
+    pub fn new(
+        words: OwnerWords,
+        texts: BTreeMap<ToolId, Enrichment>,
+        search: SearchOptions,
+    ) -> Self {
+        Content {
+            words,
+            texts,
+            search,
+        }
+    }
+
+    /// Its parts.
+    pub fn into_parts(self) -> (OwnerWords, BTreeMap<ToolId, Enrichment>, SearchOptions) {
+        (self.words, self.texts, self.search)
+    }
+
     /// The content with these entries.
     pub fn with<'a>(&self, entries: impl IntoIterator<Item = &'a Entry>) -> Self {
         let mut content = self.clone();

@@ -1,5 +1,5 @@
-//! What was changed in a catalog by accepted changes, in a file in its folder, so that a change can be
-//! taken back.
+//! What was changed in a catalog by accepted changes, so that a change can be taken back. A catalog of a data
+//! directory has it in a file in its folder; one of a shared store has it in the store.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -42,34 +42,16 @@ pub enum What {
     Reverted(u64),
 }
 
-/// The file of a catalog.
+/// The changes of a catalog.
+#[derive(Clone, Debug, Default)]
 pub struct Journal {
-    path: PathBuf,
     lines: Vec<Line>,
 }
 
 impl Journal {
-    /// Reads that of the catalog in this folder; without a file it is empty.
-    ///
-    /// # Errors
-    /// [`EvalError::Io`], and [`EvalError::Malformed`] for a line that is none.
-    pub fn open(folder: &Path) -> Result<Self> {
-        let path = folder.join(FILE_NAME);
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(EvalError::io("read", &path, error)),
-        };
-        let mut lines = Vec::new();
-        for (number, line) in text.lines().enumerate() {
-            match serde_json::from_str(line) {
-                Ok(line) => lines.push(line),
-                Err(error) => {
-                    return Err(EvalError::malformed(&path, number + 1, error.to_string()));
-                }
-            }
-        }
-        Ok(Journal { path, lines })
+    /// Of these lines, the oldest first.
+    pub fn new(lines: Vec<Line>) -> Self {
+        Journal { lines }
     }
 
     /// Its lines, oldest first.
@@ -91,13 +73,50 @@ impl Journal {
             _ => None,
         }
     }
+}
+
+/// The file of a catalog.
+pub struct JournalFile {
+    path: PathBuf,
+    journal: Journal,
+}
+
+impl JournalFile {
+    /// Reads that of the catalog in this folder; without a file it is empty.
+    ///
+    /// # Errors
+    /// [`EvalError::Io`], and [`EvalError::Malformed`] for a line that is none.
+    pub fn open(folder: &Path) -> Result<Self> {
+        let path = folder.join(FILE_NAME);
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(EvalError::io("read", &path, error)),
+        };
+        let mut lines = Vec::new();
+        for (number, line) in text.lines().enumerate() {
+            match serde_json::from_str(line) {
+                Ok(line) => lines.push(line),
+                Err(error) => {
+                    return Err(EvalError::malformed(&path, number + 1, error.to_string()));
+                }
+            }
+        }
+        let journal = Journal::new(lines);
+        Ok(JournalFile { path, journal })
+    }
+
+    /// What it has.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
 
     /// Appends a line. Returns its number.
     ///
     /// # Errors
     /// [`EvalError::Io`].
     pub fn append(&mut self, at_ms: i64, generation: u64, what: What) -> Result<u64> {
-        let id = self.lines.last().map_or(1, |line| line.id + 1);
+        let id = self.journal.lines.last().map_or(1, |line| line.id + 1);
         let line = Line {
             id,
             at_ms,
@@ -116,7 +135,7 @@ impl Journal {
             file.sync_all()
         });
         written.map_err(EvalError::failed_to("write", &self.path))?;
-        self.lines.push(line);
+        self.journal.lines.push(line);
         Ok(id)
     }
 }
@@ -160,13 +179,14 @@ mod tests {
     #[test]
     fn a_change_is_found_until_it_is_taken_back() {
         let folder = tempfile::tempdir().unwrap();
-        let mut journal = Journal::open(folder.path()).unwrap();
-        assert_eq!(journal.append(1, 7, applied()).unwrap(), 1);
-        assert_eq!(journal.append(2, 8, applied()).unwrap(), 2);
-        let mut journal = Journal::open(folder.path()).unwrap();
-        assert_eq!(journal.applied(1).unwrap().len(), 1);
-        assert_eq!(journal.append(3, 9, What::Reverted(1)).unwrap(), 3);
-        let journal = Journal::open(folder.path()).unwrap();
+        let mut file = JournalFile::open(folder.path()).unwrap();
+        assert_eq!(file.append(1, 7, applied()).unwrap(), 1);
+        assert_eq!(file.append(2, 8, applied()).unwrap(), 2);
+        let mut file = JournalFile::open(folder.path()).unwrap();
+        assert_eq!(file.journal().applied(1).unwrap().len(), 1);
+        assert_eq!(file.append(3, 9, What::Reverted(1)).unwrap(), 3);
+        let file = JournalFile::open(folder.path()).unwrap();
+        let journal = file.journal();
         assert!(journal.applied(1).is_none() && journal.applied(2).is_some());
         assert!(journal.applied(3).is_none() && journal.applied(4).is_none());
         assert_eq!(journal.lines().len(), 3);
@@ -176,7 +196,7 @@ mod tests {
     fn a_broken_line_is_named() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(FILE_NAME), "{\"id\": 1}\n").unwrap();
-        let error = Journal::open(folder.path())
+        let error = JournalFile::open(folder.path())
             .map(|_| ())
             .unwrap_err()
             .to_string();
