@@ -1,6 +1,9 @@
 /** Screen Operations: figures, the audit log, and keys. */
 
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { scripted } from "./agent.mjs";
 import { barriers, close, open, picture } from "./browser.mjs";
@@ -35,6 +38,29 @@ async function afterCalls() {
     }
   }
   return server;
+}
+
+/** A server with a shadow, whose words put the tool first that clients call. */
+async function withShadow() {
+  const folder = mkdtempSync(join(tmpdir(), "toolscout-shadow-"));
+  const [words, config] = ["words.json", "config.toml"].map((name) => join(folder, name));
+  writeFileSync(words, JSON.stringify({ pins: { first: { query: "send a message", tool: "chat/post" } } }));
+  writeFileSync(config, `[shadow]\nshare = 1.0\nwords = ${JSON.stringify(words)}\n`);
+  const server = await Server.start(["--embedder", "none", "--config", config]);
+  await server.post("catalogs/default/tools", [
+    { server: "mail", name: "send_message", description: "Sends a message." },
+    { server: "chat", name: "post", description: "Posts a message to a channel of the team, for all to read." },
+  ]);
+  const shadow = () => server.get("catalogs/default/usage/shadow");
+  const { generation } = await server.get("catalogs/default");
+  await server.until(async () => (await shadow()).now.generation === generation);
+  for (let call = 0; call < 24; call += 1) {
+    const { feedback_token: token } = await server.post("catalogs/default/search", { query: "send a message" });
+    await server.until(async () => (await shadow()).now.waiting === 0);
+    await server.post("catalogs/default/feedback", { feedback_token: token, tool: "chat/post", outcome: "success" });
+  }
+  await server.until(async () => (await shadow()).calls === 24);
+  return [server, folder];
 }
 
 const search = (server, query, more = {}) => server.post("search", { query, ...more });
@@ -103,6 +129,31 @@ export const operations = {
     assert.match(page.url(), /view=usage&catalog=\w+&days=30&sort=errors/u);
     await close(page);
     await server.end();
+  },
+
+  async "a shadow shows what a switch would change"({ browser }) {
+    const [server, folder] = await withShadow();
+    const hash = "#/operations?view=usage";
+    for (const [dark, width, height, name] of [[false, 1280, 1400, "operations-shadow"], [true, 1280, 1400, "operations-shadow-dark"], [false, 360, 1900, "phone-operations-shadow"], [true, 360, 1900, "phone-operations-shadow-dark"]]) {
+      const page = await open(browser, server, { dark, width, height, hash });
+      const card = page.locator(".card", { has: page.getByRole("heading", { name: "Shadow: what a switch would change" }) });
+      await card.waitFor();
+      const text = await card.innerText();
+      assert.match(text, /Second answers to 100% of the searches, with another words\./u);
+      assert.match(text, /Switching gains 1\.00 ± \.1\d in first place of called tools \(24 calls, 24 searches compared\)\./u);
+      assert.match(text, /Called tool is the first hit\s+0\.000\s+1\.000\s+\+1\.000 ± 0\.125/u);
+      assert.match(text, /of CPU time, 0 searches waiting, 0 skipped/u);
+      const day = card.getByRole("group", { name: "The shadow by day" }).locator("tbody tr");
+      assert.deepEqual(await day.locator("td").allTextContents(), ["24", "24", "0", "24"]);
+      await card.scrollIntoViewIfNeeded();
+      assert.deepEqual((await barriers(page)).serious, []);
+      const [content, window] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+      assert.equal(content, window, `it is ${content} wide`);
+      await picture(page, name);
+      await close(page);
+    }
+    await server.end();
+    rmSync(folder, { recursive: true });
   },
 
   async "calls are in the audit log, which is filtered and verified"({ browser }) {

@@ -119,6 +119,8 @@ pub struct UsagePage {
     total: usize,
     /// All of them together.
     totals: ToolUse,
+    /// Whether searches of the catalog get second answers; `usage/shadow` says what these are worth.
+    has_shadow: bool,
     /// The cursor of the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
@@ -513,6 +515,7 @@ impl Reader {
             tools: shown,
             total: tools.len(),
             totals: ToolUse::of(None, &totals),
+            has_shadow: self.shadow_of(catalog).is_some(),
         })
     }
 

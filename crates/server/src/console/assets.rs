@@ -64,7 +64,7 @@ macro_rules! asset {
 static PAGE: Asset = asset!("index.html", HTML);
 
 /// What the page loads.
-static FILES: [Asset; 49] = [
+static FILES: [Asset; 50] = [
     asset!("agent.js", JAVASCRIPT),
     asset!("answer.js", JAVASCRIPT),
     asset!("api.js", JAVASCRIPT),
@@ -104,6 +104,7 @@ static FILES: [Asset; 49] = [
     asset!("search.js", JAVASCRIPT),
     asset!("servers.js", JAVASCRIPT),
     asset!("settings.js", JAVASCRIPT),
+    asset!("shadow.js", JAVASCRIPT),
     asset!("style.css", CSS),
     asset!("text.js", JAVASCRIPT),
     asset!("texts.js", JAVASCRIPT),

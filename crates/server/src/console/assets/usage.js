@@ -4,6 +4,7 @@ import { call, isAbort } from "./api.js";
 import { h, replace, skeleton } from "./dom.js";
 import { card, moment, notShown, table } from "./panels.js";
 import { note } from "./place.js";
+import { shadowCard } from "./shadow.js";
 import { count, counted, foreign } from "./text.js";
 
 const PAGE = 50;
@@ -53,15 +54,16 @@ class UsageView {
     this.aborter = new AbortController();
     replace(this.body, skeleton(5, "short"));
     try {
-      const [used, unused, missed] = await Promise.all([this.read("", { sort: this.filter.sort }), this.read("/unused"), this.read("/missed")]);
-      replace(this.body, said(used.record), this.used(used), unusedCard(unused), missedCard(missed));
+      const [used, unused, missed] = await Promise.all([this.read("", { limit: PAGE, sort: this.filter.sort }), this.read("/unused"), this.read("/missed")]);
+      const shadow = used.has_shadow && shadowCard(await this.read("/shadow", {}));
+      replace(this.body, said(used.record), this.used(used), shadow, unusedCard(unused), missedCard(missed));
     } catch (error) {
       if (!isAbort(error)) replace(this.body, notShown(error, () => this.fill()));
     }
   }
 
-  read(path, more = {}) {
-    const query = new URLSearchParams({ limit: PAGE, since_days: this.filter.days, ...more });
+  read(path, more = { limit: PAGE }) {
+    const query = new URLSearchParams({ since_days: this.filter.days, ...more });
     return call(`v1/catalogs/${encodeURIComponent(this.filter.catalog)}/usage${path}?${query}`, { signal: this.aborter.signal });
   }
 
@@ -76,7 +78,7 @@ class UsageView {
       more.onclick = async () => {
         more.disabled = true;
         try {
-          add(await this.read("", { sort: this.filter.sort, cursor }));
+          add(await this.read("", { limit: PAGE, sort: this.filter.sort, cursor }));
         } catch (error) {
           if (!isAbort(error)) list.append(notShown(error, () => this.fill()));
         }
@@ -98,9 +100,10 @@ function row(tool) {
   return [name, count(tool.searches), count(tool.first), count(tool.injections), count(tool.calls), h("span", { title: codes || null }, count(errors)), ms(tool.p50_ms), ms(tool.p95_ms), count(tool.definition_tokens + tool.result_tokens), tool.last_used_ms === null ? "–" : moment(tool.last_used_ms)];
 }
 
-function said({ enabled, recorded_since: since, recorded_days: days }) {
+function said({ enabled, recorded_since: since, recorded_days: days, nodes, only_this_node: reason }) {
+  if (reason !== undefined) return h("p", { class: "notice warn" }, "Only what this node recorded is counted, because the store cannot be asked: ", foreign(reason));
   if (!enabled) return h("p", { class: "notice warn" }, "This server does not record the use of tools: the setting usage.enabled is false, or its database cannot be used.");
-  return h("p", { class: "muted" }, since === null ? "Nothing was recorded in this time." : `Recorded on ${counted(days, "day")} of this time, since ${since}.`);
+  return h("p", { class: "muted" }, since === null ? "Nothing was recorded in this time." : `Recorded on ${counted(days, "day")} of this time${nodes === undefined ? "" : ` by ${counted(nodes, "node")}`}, since ${since}.`);
 }
 
 function unusedCard({ tools, total, all_tools: all, definition_tokens: tokens, servers }) {
