@@ -33,8 +33,10 @@ pub const MAX_PHRASE_WORDS: usize = 8;
 pub const MAX_DESCRIPTION_CHARS: usize = 4_000;
 /// The last place that a tool can be pinned to.
 pub const MAX_PLACE: usize = 50;
-/// The smallest and the largest factor of a boost.
+/// The smallest and the largest factor of a boost; [`OFF`] is another one.
 pub const FACTORS: [f32; 2] = [0.1, 10.0];
+/// The factor of what is switched off: no search finds it, and it is still listed and can be called.
+pub const OFF: f32 = 0.0;
 /// Longest document, in bytes of JSON.
 pub const MAX_BYTES: usize = 4 << 20;
 
@@ -326,8 +328,10 @@ impl Boosts {
             check_count(kind, factors.len(), MAX_ENTRIES)?;
             for (name, factor) in factors {
                 let entry = format!("{kind}.{name}");
-                if !(least..=most).contains(factor) {
-                    let reason = format!("it is {factor}, it must be from {least} to {most}");
+                if *factor != OFF && !(least..=most).contains(factor) {
+                    let reason = format!(
+                        "it is {factor}, it must be from {least} to {most}, or {OFF} to switch it off"
+                    );
                     return Err(Error::invalid_owner_words(entry, reason));
                 }
                 check_text(&entry, name, crate::tool::MAX_NAME_BYTES)?;

@@ -196,6 +196,10 @@ pub struct SearchOptions {
     // Left out where it is not set, so that earlier versions can read the settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub companions: Option<bool>,
+    /// Whether near-duplicates of a tool on several servers are folded into one hit, which names the others:
+    /// [`crate::Hit::also_on`]. False if not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fold_duplicates: Option<bool>,
 }
 
 impl SearchOptions {
@@ -209,6 +213,7 @@ impl SearchOptions {
             min_score: self.min_score.or(other.min_score),
             min_confidence: self.min_confidence.or(other.min_confidence),
             companions: self.companions.or(other.companions),
+            fold_duplicates: self.fold_duplicates.or(other.fold_duplicates),
         }
     }
 
@@ -249,6 +254,7 @@ impl SearchOptions {
             min_score: self.min_score.unwrap_or(0.0),
             min_confidence: self.min_confidence.unwrap_or(0.0),
             companions: self.companions.unwrap_or(true),
+            fold_duplicates: self.fold_duplicates.unwrap_or(false),
         }
     }
 }
@@ -264,6 +270,7 @@ pub(crate) struct SearchParameters {
     pub(crate) min_score: f32,
     pub(crate) min_confidence: f32,
     pub(crate) companions: bool,
+    pub(crate) fold_duplicates: bool,
 }
 
 /// A query, built step by step: `Query::new("send mail").k(3).mode(Mode::Lexical)`.
@@ -279,7 +286,6 @@ pub struct Query {
     pub(crate) filter: Filter,
     pub(crate) parts: Parts,
     pub(crate) effort: Effort,
-    pub(crate) fold: bool,
     pub(crate) explain: bool,
     pub(crate) near: usize,
 }
@@ -299,7 +305,6 @@ impl Query {
             filter: Filter::default(),
             parts: Parts::ALL,
             effort: Effort::All,
-            fold: false,
             explain: false,
             near: 0,
         }
@@ -369,7 +374,7 @@ impl Query {
 
     /// Folds near-duplicates of a tool on several servers into one hit, which names the others.
     pub fn fold_duplicates(mut self) -> Self {
-        self.fold = true;
+        self.options.fold_duplicates = Some(true);
         self
     }
 

@@ -146,6 +146,9 @@ struct Search<'a> {
     parts: Parts,
     /// True by position for tools that pass the filter; `None` without a filter.
     allowed: Option<Vec<bool>>,
+    /// True by position for tools that the owner has switched off; `None` without any. Not a part of the
+    /// filter, with which a search would have to scan where it has a graph.
+    off: Option<&'a [bool]>,
 }
 
 /// The texts of a query, ready to be scored.
@@ -365,6 +368,7 @@ impl Searcher {
             variant,
             parts,
             allowed: self.allowed(&query.filter),
+            off: self.switched_off(),
         };
         let mut scores = Vec::with_capacity(requests.len());
         for (number, request) in requests.iter().enumerate() {

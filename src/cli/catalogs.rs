@@ -82,6 +82,7 @@ enum Reset {
     MinScore,
     MinConfidence,
     Companions,
+    FoldDuplicates,
     Embedder,
     Description,
     GraphMinVectors,
@@ -101,6 +102,7 @@ impl Reset {
             Reset::MinScore => search.min_score = None,
             Reset::MinConfidence => search.min_confidence = None,
             Reset::Companions => search.companions = None,
+            Reset::FoldDuplicates => search.fold_duplicates = None,
             Reset::Embedder => settings.embedder = None,
             Reset::Description => settings.description.clear(),
             Reset::GraphMinVectors => settings.graph_min_vectors = None,
@@ -306,8 +308,9 @@ pub fn check_complete(context: &Context) -> Result<()> {
 
 fn print_settings(context: &Context, settings: &Settings) -> Result<()> {
     let mut fields = json!(settings.search);
-    // Where it is not set, stored settings do not have it.
+    // Where they are not set, stored settings do not have them.
     fields["companions"] = json!(settings.search.companions);
+    fields["fold_duplicates"] = json!(settings.search.fold_duplicates);
     fields["embedder"] = json!(settings.embedder.as_deref().map(masked));
     fields["description"] = json!(settings.description);
     fields["graph_min_vectors"] = json!(settings.graph_min_vectors);

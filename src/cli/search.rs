@@ -59,9 +59,6 @@ pub struct Args {
     /// Time limit of the search in milliseconds; the output names the stages that were left out
     #[arg(long, value_name = "MS")]
     budget_ms: Option<f64>,
-    /// Merge near-duplicates on several servers into one hit
-    #[arg(long)]
-    fold: bool,
     /// Print why each hit was found and ranked where it is
     #[arg(long)]
     explain: bool,
@@ -162,9 +159,6 @@ impl Args {
         }
         if let Some(budget_ms) = self.budget_ms {
             query = query.budget_ms(budget_ms);
-        }
-        if self.fold {
-            query = query.fold_duplicates();
         }
         if self.whole {
             query = query.whole();

@@ -27,6 +27,15 @@ pub struct SearchOptionArgs {
     /// Put a tool that finds what a hit needs behind that hit: true or false [default: true]
     #[arg(long, value_name = "BOOL")]
     companions: Option<bool>,
+    /// Fold near-duplicates of a tool on several servers into one hit: --fold or --fold=false [default: false]
+    #[arg(
+        long = "fold",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    fold_duplicates: Option<bool>,
 }
 
 impl SearchOptionArgs {
@@ -40,6 +49,7 @@ impl SearchOptionArgs {
             min_score: self.min_score,
             min_confidence: self.min_confidence,
             companions: self.companions,
+            fold_duplicates: self.fold_duplicates,
         }
     }
 }

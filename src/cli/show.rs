@@ -46,6 +46,11 @@ impl Args {
             for tool in tools {
                 let companions = searcher.companions(&tool.id);
                 context.printer.text(card(tool, &companions))?;
+                if searcher.is_switched_off(&tool.id) {
+                    context
+                        .printer
+                        .text("  switched off by your words: no search finds it")?;
+                }
             }
         }
         Ok(Outcome::Success)

@@ -142,6 +142,8 @@ fn written(settings: &Settings) -> Value {
     }
     let companions = settings.search.companions.into();
     flat.insert("companions".into(), companions);
+    let folds = settings.search.fold_duplicates.into();
+    flat.insert("fold_duplicates".into(), folds);
     let graph = settings.graph_min_vectors.into();
     flat.insert("graph_min_vectors".into(), graph);
     Value::Object(flat)

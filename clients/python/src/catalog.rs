@@ -297,6 +297,7 @@ impl Catalog {
             min_score,
             min_confidence,
             companions,
+            fold_duplicates: fold_duplicates.then_some(true),
         };
         let filter = Filter {
             servers: set("servers", servers)?,
@@ -315,9 +316,6 @@ impl Catalog {
         }
         if explain {
             query = query.explain();
-        }
-        if fold_duplicates {
-            query = query.fold_duplicates();
         }
         if whole {
             query = query.whole();

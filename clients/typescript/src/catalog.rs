@@ -438,6 +438,7 @@ impl SearchRequest {
             min_score: self.min_score.map(|score| score as f32),
             min_confidence: self.min_confidence.map(|confidence| confidence as f32),
             companions: self.companions,
+            fold_duplicates: self.fold_duplicates,
         };
         let filter = Filter {
             servers: set(self.servers),
@@ -454,9 +455,6 @@ impl SearchRequest {
         }
         if self.explain == Some(true) {
             query = query.explain();
-        }
-        if self.fold_duplicates == Some(true) {
-            query = query.fold_duplicates();
         }
         if self.whole == Some(true) {
             query = query.whole();

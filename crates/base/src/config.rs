@@ -337,6 +337,7 @@ impl Layer {
                 min_score: env.parse("TOOLSCOUT_SEARCH_MIN_SCORE")?,
                 min_confidence: env.parse("TOOLSCOUT_SEARCH_MIN_CONFIDENCE")?,
                 companions: env.parse("TOOLSCOUT_SEARCH_COMPANIONS")?,
+                fold_duplicates: env.parse("TOOLSCOUT_SEARCH_FOLD_DUPLICATES")?,
             },
             fetch: FetchLayer {
                 timeout_s: env.parse("TOOLSCOUT_FETCH_TIMEOUT_S")?,

@@ -284,6 +284,7 @@ pub fn query_of(request: SearchRequest) -> ApiResult<Query> {
         min_score: request.min_score,
         min_confidence: request.min_confidence,
         companions: request.companions,
+        fold_duplicates: request.fold_duplicates,
     };
     // `matched_queries` of the hits are positions in this order.
     let texts = request.query.into_iter().chain(request.queries);
@@ -298,9 +299,6 @@ pub fn query_of(request: SearchRequest) -> ApiResult<Query> {
     }
     if let Some(budget_ms) = request.budget_ms {
         query = query.budget_ms(budget_ms);
-    }
-    if request.fold_duplicates {
-        query = query.fold_duplicates();
     }
     if request.explain {
         query = query.explain();

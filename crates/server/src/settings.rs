@@ -31,6 +31,8 @@ pub struct CatalogSettings {
     pub min_confidence: Option<f32>,
     /// Whether a tool that finds what a hit needs is put behind that hit; true when not set.
     pub companions: Option<bool>,
+    /// Whether near-duplicates of a tool on several servers are folded into one hit; false when not set.
+    pub fold_duplicates: Option<bool>,
     /// From how many vectors on searches use a graph instead of a scan; what was measured for each
     /// embedder when not set.
     #[schema(minimum = 1)]
@@ -70,6 +72,7 @@ impl CatalogSettings {
             min_score: self.min_score,
             min_confidence: self.min_confidence,
             companions: self.companions,
+            fold_duplicates: self.fold_duplicates,
         }
     }
 }
@@ -86,6 +89,7 @@ impl From<&Settings> for CatalogSettings {
             min_score: search.min_score,
             min_confidence: search.min_confidence,
             companions: search.companions,
+            fold_duplicates: search.fold_duplicates,
             graph_min_vectors: settings.graph_min_vectors,
         }
     }

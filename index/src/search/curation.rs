@@ -3,7 +3,8 @@
 use super::hits::Found;
 use super::{RequestScores, RequestTexts, Search, Searcher};
 use crate::hit::{NameMatch, OwnerEffect};
-use crate::owner_words::{Boosts, FACTORS, PinAction};
+use crate::owner_words::{Boosts, FACTORS, OFF, PinAction};
+use crate::tool::ToolId;
 
 /// The factors of the owner's boosts.
 pub(crate) struct Boosted {
@@ -11,6 +12,8 @@ pub(crate) struct Boosted {
     factors: Vec<f32>,
     /// The largest of them, and at least 1: scores are divided by it, so that they stay from 0 to 1.
     largest: f32,
+    /// By position, the tools that are switched off; `None` without any.
+    off: Option<Vec<bool>>,
 }
 
 /// A tool that was put at a place for a request.
@@ -28,17 +31,26 @@ impl Boosted {
         let [least, most] = FACTORS;
         let mut largest: f32 = 1.0;
         let mut factors = Vec::with_capacity(searcher.rows.len());
+        let mut off = None;
         for tool in 0..searcher.rows.len() {
             let mut product = 1.0;
             for (_, factor) in searcher.boosts_of(boosts, tool) {
                 product *= factor;
+            }
+            if product == OFF {
+                let all = || vec![false; searcher.rows.len()];
+                off.get_or_insert_with(all)[tool] = true;
             }
             // Several boosts together may do no more than a single one.
             let factor: f32 = product.clamp(least, most);
             largest = largest.max(factor);
             factors.push(factor);
         }
-        Boosted { factors, largest }
+        Boosted {
+            factors,
+            largest,
+            off,
+        }
     }
 }
 
@@ -50,6 +62,19 @@ impl Searcher {
             false => Some(Boosted::new(self, boosts)),
         });
         boosted.as_ref()
+    }
+
+    /// By position, the tools that the owner has switched off; `None` without any.
+    pub(super) fn switched_off(&self) -> Option<&[bool]> {
+        self.boosted()?.off.as_deref()
+    }
+
+    /// Whether the owner's words switch a tool off, so that no search finds it.
+    pub fn is_switched_off(&self, id: &ToolId) -> bool {
+        match (self.position(id), self.switched_off()) {
+            (Some(tool), Some(off)) => off[tool],
+            _ => false,
+        }
     }
 
     /// The boosts of a tool, each with what was boosted.
@@ -82,7 +107,10 @@ impl Search<'_> {
         let Some(words) = &self.searcher.owner_words else {
             return;
         };
-        if let Some(Boosted { factors, largest }) = self.searcher.boosted() {
+        if let Some(Boosted {
+            factors, largest, ..
+        }) = self.searcher.boosted()
+        {
             let mut boosted = scores.before_boosts().to_vec();
             for (score, factor) in boosted.iter_mut().zip(factors) {
                 // A score below 0 is made smaller by a small factor.

@@ -231,7 +231,7 @@ impl Search<'_> {
                 && self.is_among(tool, among)
         };
         let mut best = TopK::new(count);
-        if self.query.fold {
+        if self.parameters.fold_duplicates {
             // Duplicates must be folded before the best are taken, or they would take up its
             // places.
             let mut scored = named;
@@ -277,7 +277,7 @@ impl Search<'_> {
 
     /// A tool and its near-duplicates; empty if it has none or if folding was not asked for.
     pub(super) fn duplicates(&self, tool: usize) -> &[u32] {
-        if self.query.fold {
+        if self.parameters.fold_duplicates {
             self.searcher.duplicates().of(tool as u32)
         } else {
             &[]
@@ -357,7 +357,7 @@ impl Search<'_> {
         rank
     }
 
-    /// False for tools that the filter or a pin leaves out.
+    /// False for tools that the filter or a pin leaves out, or that are switched off.
     pub(super) fn is_shown(&self, scores: &RequestScores, tool: usize) -> bool {
         self.is_allowed(tool) && !scores.hidden.contains(&tool)
     }
@@ -389,6 +389,9 @@ impl Search<'_> {
     }
 
     pub(super) fn is_allowed(&self, tool: usize) -> bool {
+        if self.off.is_some_and(|off| off[tool]) {
+            return false;
+        }
         match &self.allowed {
             Some(allowed) => allowed[tool],
             None => true,

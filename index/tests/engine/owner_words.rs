@@ -269,6 +269,41 @@ fn boosts_change_the_order_and_keep_scores_from_0_to_1() {
 }
 
 #[test]
+fn no_search_finds_what_is_switched_off_and_it_stays_in_the_catalog() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = catalog(&dir);
+    let deploy = id("ci/deploy");
+    for (boosts, is_found) in [
+        (json!({"tools": {"ci/deploy": 0}}), false),
+        (
+            json!({"servers": {"ci": 0}, "tools": {"ci/deploy": 10}}),
+            false,
+        ),
+        (json!({"tools": {"ci/deploy": 0.1}}), true),
+    ] {
+        // A pin does not show it either, and neither does its name.
+        let pins = json!({"p": {"query": "deploy a build", "tool": "ci/deploy"}});
+        say(&catalog, json!({"boosts": boosts, "pins": pins}));
+        for mode in [Mode::Lexical, Mode::Dense, Mode::Hybrid] {
+            for text in ["deploy a build", "deploy a build to a cluster", "ci/deploy"] {
+                let results = search(&catalog, Query::new(text).mode(mode).k(50));
+                let found = ids(&results).iter().any(|id| *id == "ci/deploy");
+                assert_eq!(found, is_found, "{boosts} {mode} {text}");
+            }
+        }
+        let searcher = catalog.searcher();
+        assert_eq!(searcher.is_switched_off(&deploy), !is_found);
+        assert!(searcher.tool(&deploy).is_some());
+    }
+    let words = OwnerWords::read(br#"{"boosts": {"tools": {"ci/deploy": 0.05}}}"#);
+    let error = words.unwrap_err().to_string();
+    assert!(
+        error.contains("from 0.1 to 10, or 0 to switch it off"),
+        "{error}"
+    );
+}
+
+#[test]
 fn the_owners_description_is_searched_and_shown_and_the_servers_stays() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = told(

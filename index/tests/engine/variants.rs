@@ -8,7 +8,7 @@ use serde_json::json;
 use toolscout_index::embed::{Hashing, StaticTable};
 use toolscout_index::{
     Catalog, DataDir, Embedder, EmbedderProfile, Error, Mode, Options, Parts, Query, Result,
-    Results, Tool, Variant,
+    Results, SearchOptions, Settings, Tool, Variant,
 };
 
 const REQUEST: &str = "Check the weather forecast in Oslo and then send an email to Ann";
@@ -214,6 +214,21 @@ fn near_duplicates_are_folded_into_the_best_and_the_filter_applies_to_them() {
     all[3] = tool("a", "send_email", &format!("{description} Urgently."));
     let catalog = catalog(&dir, "c", vec![], &all);
     let query = || Query::new("urgently email somebody").fold_duplicates();
+    // As a default of the catalog, too, which a query can overrule.
+    let mut settings = Settings::default();
+    settings.search.fold_duplicates = Some(true);
+    let mut writer = catalog.writer().unwrap();
+    writer.set_settings(&settings).unwrap();
+    writer.commit().unwrap();
+    drop(writer);
+    let plain = ask(&catalog, Query::new("urgently email somebody")).hits;
+    assert_eq!(plain[0].also_on.len(), 2);
+    let options = SearchOptions {
+        fold_duplicates: Some(false),
+        ..SearchOptions::default()
+    };
+    let unfolded = Query::new("urgently email somebody").options(options);
+    assert!(ask(&catalog, unfolded).hits[0].also_on.is_empty());
     let hits = ask(&catalog, query()).hits;
     let folded: Vec<(String, Vec<String>)> = hits
         .iter()

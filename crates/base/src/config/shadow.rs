@@ -177,9 +177,10 @@ fn read_settings(change: &SettingsChange) -> Result<Map<String, Value>> {
 /// A name that is no setting, a value of another type or out of its range.
 pub fn changed(settings: &Settings, table: &Map<String, Value>) -> Result<Settings> {
     let mut fields = serde_json::to_value(settings)?;
-    // Stored settings leave it out where it is not set.
+    // Stored settings leave these out where they are not set.
     let mut search = serde_json::to_value(SearchOptions::default())?;
     search["companions"] = Value::Null;
+    search["fold_duplicates"] = Value::Null;
     for (name, value) in table {
         if NOT_CHANGED.contains(&name.as_str()) {
             bail!("{name} cannot be changed here");

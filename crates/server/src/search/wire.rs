@@ -54,9 +54,9 @@ pub struct SearchRequest {
     /// answer names it.
     #[schema(exclusive_minimum = 0.0)]
     pub budget_ms: Option<f64>,
-    /// Folds near-duplicates of a tool on several servers into one hit; its `also_on` names the
-    /// others.
-    pub fold_duplicates: bool,
+    /// Whether near-duplicates of a tool on several servers are folded into one hit; its `also_on` names
+    /// the others. False by default.
+    pub fold_duplicates: Option<bool>,
     /// Explains the score of each hit.
     pub explain: bool,
     /// Adds the found tools in this format as `tools`.
@@ -151,8 +151,8 @@ pub struct SearchParams {
     /// answer names it.
     #[param(exclusive_minimum = 0.0)]
     budget_ms: Option<f64>,
-    /// Folds near-duplicates of a tool on several servers into one hit; its `also_on` names the
-    /// others.
+    /// Whether near-duplicates of a tool on several servers are folded into one hit; its `also_on` names
+    /// the others. False by default.
     fold_duplicates: Option<bool>,
     /// Explains the score of each hit.
     explain: Option<bool>,
@@ -187,7 +187,7 @@ impl From<SearchParams> for SearchRequest {
             companions: params.companions,
             ranker: params.ranker,
             budget_ms: params.budget_ms,
-            fold_duplicates: params.fold_duplicates.unwrap_or_default(),
+            fold_duplicates: params.fold_duplicates,
             explain: params.explain.unwrap_or_default(),
             format: params.format,
             max_tokens: params.max_tokens,
