@@ -32,6 +32,28 @@ fn world() -> World {
     World::with_tools(&tools)
 }
 
+/// Queries for one tool, of which each has these words.
+fn queries_for(world: &World, tool: &str, words: &str, more: &str) -> PathBuf {
+    let mut lines = more.to_owned();
+    for (number, (_, subject)) in TOOLS.iter().chain(&TOOLS).enumerate() {
+        let query = format!("{words} {subject} {number}");
+        let id = format!("q{number}");
+        lines += &format!(
+            "{}\n",
+            json!({"id": id, "query": query, "relevant": [tool]})
+        );
+    }
+    world.file("judged.jsonl", &lines)
+}
+
+/// What became of a change, with its entries.
+fn change<'a>(improved: &'a Value, kind: &str) -> (&'a Value, &'a Value) {
+    let changes = improved["changes"].as_array().unwrap();
+    let change = changes.iter().find(|change| change["kind"] == kind);
+    let change = change.unwrap_or_else(|| panic!("no {kind}: {improved}"));
+    (&change["decision"], &change["entries"])
+}
+
 /// Two queries for each tool.
 fn queries(world: &World) -> PathBuf {
     let mut lines = String::new();
@@ -281,4 +303,77 @@ fn a_model_of_the_owners_choice_writes_the_texts() {
     let improved = world.json(&[&args[..], &["--yes"]].concat());
     assert_eq!(improved["changes"][0]["kind"], "texts", "{improved}");
     assert_eq!(improved["changes"][0]["decision"], "accepted", "{improved}");
+}
+
+#[test]
+fn near_duplicates_are_folded_where_they_take_the_places_of_others() {
+    let description = "Sends an email with a subject and a text to a person, now or later.";
+    let mut tools: Vec<Value> = Vec::new();
+    let mut senders = Vec::new();
+    for server in ["a", "b", "c", "d", "e", "f"] {
+        senders.push(format!("{server}/send_email"));
+        tools.push(json!({"server": server, "name": "send_email", "description": description}));
+    }
+    tools.push(json!({"server": "notes", "name": "remind", "description": "Keeps a note and reminds by email."}));
+    let world = World::with_tools(&tools);
+    // Each of them is needed, so none is in the way.
+    let all = json!({"id": "all", "query": "send an email with a text", "relevant": senders});
+    let queries = queries_for(
+        &world,
+        "notes/remind",
+        "send an email to a person about",
+        &format!("{all}\n"),
+    );
+    let queries = queries.to_str().unwrap();
+    let improve = ["improve", "--embedder", "none", "--queries", queries];
+    let improved = world.json(&improve);
+    let (decision, entries) = change(&improved, "duplicates");
+    assert_eq!(decision, "accepted", "{improved}");
+    let folds = json!([{"does": "duplicates", "before": null, "after": true}]);
+    assert_eq!(*entries, folds);
+    world.json(&[&improve[..], &["--apply"]].concat());
+    let settings = world.json(&["catalogs", "settings"]);
+    assert_eq!(settings["fold_duplicates"], true, "{settings}");
+    let made = world.json(&["improve", "log"]);
+    let number = made
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|line| line["applied"]["change"]["kind"] == "duplicates");
+    world.ok(&["improve", "revert", &number.unwrap()["id"].to_string()]);
+    let settings = world.json(&["catalogs", "settings"]);
+    assert_eq!(settings["fold_duplicates"], json!(null), "{settings}");
+}
+
+#[test]
+fn a_tool_that_only_stands_in_the_way_is_switched_off() {
+    let tools = [
+        json!({"server": "s", "name": "helper", "description": "Does nothing."}),
+        json!({"server": "notes", "name": "remind", "description": "Keeps a note and reminds of it."}),
+        json!({"server": "notes", "name": "forget", "description": "Deletes a calendar entry."}),
+    ];
+    let world = World::with_tools(&tools);
+    // It is named, so no lower factor takes it from the first place.
+    let queries = queries_for(&world, "notes/remind", "s/helper note", "");
+    let queries = queries.to_str().unwrap();
+    let improve = [
+        "improve",
+        "--embedder",
+        "none",
+        "--queries",
+        queries,
+        "--apply",
+    ];
+    let improved = world.json(&improve);
+    let (decision, entries) = change(&improved, "off");
+    assert_eq!(decision, "accepted", "{improved}");
+    assert_eq!(entries[0]["tool"], "s/helper");
+    let found = world.json(&["search", "--embedder", "none", "s/helper note"]);
+    assert!(!found.to_string().contains("s/helper\""), "{found}");
+    assert!(
+        world
+            .ok(&["show", "s/helper"])
+            .contains("switched off by your words")
+    );
+    assert!(world.ok(&["list"]).contains("s/helper"));
 }

@@ -1,6 +1,7 @@
 //! Proposes changes of a catalog, and accepts those that make judged queries find better.
 //!
-//! A change is all entries of one kind: texts, synonyms, aliases, pins, factors, companions. What is
+//! A change is all entries of one kind: texts, synonyms, aliases, pins, factors, companions, duplicates,
+//! tools that are switched off. What is
 //! learned from queries is measured on queries that it was not learned from: the queries are split into
 //! five parts, equal texts in one, and each part is asked with what the others taught. A change is accepted if the gain
 //! is more than chance, and if every query that has one of its tools among its first five hits keeps one.
@@ -64,11 +65,15 @@ pub enum Kind {
     Boosts,
     /// Companions of hits, switched off or on.
     Companions,
+    /// Near-duplicates on several servers, folded into one hit or not.
+    Duplicates,
+    /// Tools that stand in the way and that no query needs, switched off.
+    Off,
 }
 
 impl Kind {
     /// Every kind, in the order in which they are tried.
-    pub const ALL: [Kind; 7] = [
+    pub const ALL: [Kind; 9] = [
         Kind::Texts,
         Kind::Requests,
         Kind::Synonyms,
@@ -76,12 +81,17 @@ impl Kind {
         Kind::Pins,
         Kind::Boosts,
         Kind::Companions,
+        Kind::Duplicates,
+        Kind::Off,
     ];
 
     /// Whether its entries are learned from queries and change others than these. A pin changes only the
     /// request that it was learned from: that this comes again is what it is for.
     fn is_learned(self) -> bool {
-        !matches!(self, Kind::Texts | Kind::Pins | Kind::Companions)
+        !matches!(
+            self,
+            Kind::Texts | Kind::Pins | Kind::Companions | Kind::Duplicates
+        )
     }
 
     /// Its name.
@@ -94,6 +104,8 @@ impl Kind {
             Kind::Pins => "pins",
             Kind::Boosts => "boosts",
             Kind::Companions => "companions",
+            Kind::Duplicates => "duplicates",
+            Kind::Off => "off",
         }
     }
 }
@@ -307,7 +319,7 @@ impl<'a> Search<'a> {
         let gain = paired(&after, &before, SEED);
         change.after = mean(&after);
         change.gain_ci95 = gain.interval;
-        // Bonferroni's correction: of seven kinds, one may well gain by chance.
+        // Bonferroni's correction: of nine kinds, one may well gain by chance.
         change.p = (gain.p * Kind::ALL.len() as f64).min(1.0);
         change.decision = match change.after > change.before {
             false => Decision::NoGain,
@@ -400,9 +412,9 @@ impl<'a> Search<'a> {
                 self.is_in_only(tool, has, had)
             }
             // Factors are below 1, so they take a tool away.
-            Entry::Boost { tool, .. } => self.is_in_only(tool, had, has),
+            Entry::Boost { tool, .. } | Entry::Off { tool, .. } => self.is_in_only(tool, had, has),
             Entry::Synonym { from, .. } => !self.queries_with(from, &[query]).is_empty(),
-            Entry::Companions { .. } => true,
+            Entry::Companions { .. } | Entry::Duplicates { .. } => true,
         }
     }
 
@@ -458,8 +470,13 @@ impl<'a> Search<'a> {
         let asked = match entry {
             Entry::Synonym { from, .. } => self.queries_with(from, queries),
             Entry::Alias { name, .. } => self.queries_with(name, queries),
-            Entry::Boost { tool, .. } => self.queries_that_find(tool, queries),
-            Entry::Text { .. } | Entry::Pin { .. } | Entry::Companions { .. } => return Ok(true),
+            Entry::Boost { tool, .. } | Entry::Off { tool, .. } => {
+                self.queries_that_find(tool, queries)
+            }
+            Entry::Text { .. }
+            | Entry::Pin { .. }
+            | Entry::Companions { .. }
+            | Entry::Duplicates { .. } => return Ok(true),
         };
         let after = self.trial.rankings(&self.content.with([entry]), &asked)?;
         let mut before = Vec::with_capacity(asked.len());
@@ -537,6 +554,12 @@ impl<'a> Search<'a> {
                 let after = !before.unwrap_or(true);
                 vec![Entry::Companions { before, after }]
             }
+            Kind::Duplicates => {
+                let before = self.content.duplicates();
+                let after = !before.unwrap_or(false);
+                vec![Entry::Duplicates { before, after }]
+            }
+            Kind::Off => self.teacher.off(&lessons, |tool| self.content.factor(tool)),
         }
     }
 

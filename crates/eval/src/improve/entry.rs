@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use toolscout_base::printable;
-use toolscout_index::owner_words::{MAX_NAMES, Matching, Pin, Synonyms};
+use toolscout_index::owner_words::{MAX_NAMES, Matching, OFF, Pin, Synonyms};
 use toolscout_index::{
     Enrichment, MAX_ENRICHMENT_TEXTS, OwnerWords, SearchOptions, Searcher, ToolId, Writer, text,
 };
@@ -63,6 +63,20 @@ pub enum Entry {
         /// What they say then.
         after: bool,
     },
+    /// Folds near-duplicates on several servers into one hit, or no longer does.
+    Duplicates {
+        /// What the catalog's settings say now.
+        before: Option<bool>,
+        /// What they say then.
+        after: bool,
+    },
+    /// Switches a tool off: no search finds it.
+    Off {
+        /// The tool's id.
+        tool: String,
+        /// Its factor now, if it has one.
+        before: Option<f32>,
+    },
 }
 
 /// What entries change of a catalog.
@@ -114,6 +128,16 @@ impl Content {
             entry.add_to(&mut content);
         }
         content
+    }
+
+    /// Whether searches fold near-duplicates.
+    pub fn duplicates(&self) -> Option<bool> {
+        self.search.fold_duplicates
+    }
+
+    /// The factor of a tool.
+    pub fn factor(&self, tool: &str) -> Option<f32> {
+        self.words.boosts.tools.get(tool).copied()
     }
 
     /// Whether searches put companions behind hits.
@@ -191,6 +215,21 @@ impl Entry {
                 factors.entry(tool.clone()).or_insert(*factor);
                 is_new
             }
+            Entry::Duplicates { before, after } => {
+                let is_as_before = content.search.fold_duplicates == *before;
+                if is_as_before {
+                    content.search.fold_duplicates = Some(*after);
+                }
+                is_as_before
+            }
+            Entry::Off { tool, before } => {
+                let factors = &mut words.boosts.tools;
+                let is_as_before = factors.get(tool) == before.as_ref();
+                if is_as_before {
+                    factors.insert(tool.clone(), OFF);
+                }
+                is_as_before
+            }
             Entry::Companions { before, after } => {
                 let is_as_before = content.search.companions == *before;
                 if is_as_before {
@@ -228,6 +267,22 @@ impl Entry {
                 }
                 is_same
             }
+            Entry::Duplicates { before, after } => {
+                let is_same = content.search.fold_duplicates == Some(*after);
+                if is_same {
+                    content.search.fold_duplicates = *before;
+                }
+                is_same
+            }
+            Entry::Off { tool, before } => {
+                let factors = &mut words.boosts.tools;
+                let is_same = factors.get(tool) == Some(&OFF);
+                if is_same {
+                    factors.remove(tool);
+                    factors.extend(before.map(|before| (tool.clone(), before)));
+                }
+                is_same
+            }
             Entry::Companions { before, after } => {
                 let is_same = content.search.companions == Some(*after);
                 if is_same {
@@ -244,8 +299,9 @@ impl Entry {
             Entry::Text { tool, .. }
             | Entry::Alias { tool, .. }
             | Entry::Pin { tool, .. }
-            | Entry::Boost { tool, .. } => Some(tool),
-            Entry::Synonym { .. } | Entry::Companions { .. } => None,
+            | Entry::Boost { tool, .. }
+            | Entry::Off { tool, .. } => Some(tool),
+            Entry::Synonym { .. } | Entry::Companions { .. } | Entry::Duplicates { .. } => None,
         }
     }
 }
@@ -263,6 +319,8 @@ impl fmt::Display for Entry {
             Entry::Pin { query, tool } => write!(f, "+ pin {} for: {}", line(tool), line(query)),
             Entry::Boost { tool, factor } => write!(f, "+ boost {factor} of {}", line(tool)),
             Entry::Companions { after, .. } => write!(f, "~ companions of hits = {after}"),
+            Entry::Duplicates { after, .. } => write!(f, "~ folding of duplicates = {after}"),
+            Entry::Off { tool, .. } => write!(f, "- {} is switched off", line(tool)),
         }
     }
 }
@@ -372,6 +430,14 @@ mod tests {
                 before: None,
                 after: false,
             },
+            Entry::Duplicates {
+                before: None,
+                after: true,
+            },
+            Entry::Off {
+                tool: "mail/read".into(),
+                before: None,
+            },
         ]
     }
 
@@ -396,6 +462,8 @@ mod tests {
     fn what_the_owner_said_stays() {
         let mut content = Content::default();
         content.words.boosts.tools.insert("mail/send".into(), 2.0);
+        content.words.boosts.tools.insert("mail/read".into(), 0.5);
+        content.search.fold_duplicates = Some(false);
         content.search.companions = Some(true);
         let mut own = pin("page", "pager/call");
         own.matching = Matching::Contains;

@@ -33,6 +33,8 @@ const LEAST_REPEATS: u64 = 2;
 const LEAST_QUERIES_OF_BOOST: usize = 3;
 /// The factor for such a tool.
 const LOWER: f32 = 0.8;
+/// Queries in which such a tool stands in the way before it is switched off: nobody finds it then.
+const LEAST_QUERIES_OF_OFF: usize = 5;
 /// Hits that are looked at for it.
 const FIRST: usize = 5;
 
@@ -252,6 +254,34 @@ impl<'a> Teacher<'a> {
 
     /// Lower factors for tools that no query needs and that stand before those that are needed.
     pub fn boosts(&self, lessons: &[Lesson<'_>]) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        for (tool, times) in self.in_the_way(lessons) {
+            if times >= LEAST_QUERIES_OF_BOOST {
+                entries.push(Entry::Boost {
+                    tool: self.id(tool),
+                    factor: LOWER,
+                });
+            }
+        }
+        entries
+    }
+
+    /// Tools to switch off, because no query needs them and many find them before those that are needed. A
+    /// tool's present factor comes from `factor`.
+    pub fn off(&self, lessons: &[Lesson<'_>], factor: impl Fn(&str) -> Option<f32>) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        for (tool, times) in self.in_the_way(lessons) {
+            if times >= LEAST_QUERIES_OF_OFF {
+                let tool = self.id(tool);
+                let before = factor(&tool);
+                entries.push(Entry::Off { tool, before });
+            }
+        }
+        entries
+    }
+
+    /// The tools that no query needs, with the number of queries that have them before one that is needed.
+    fn in_the_way(&self, lessons: &[Lesson<'_>]) -> BTreeMap<ToolIndex, usize> {
         let mut needed: HashSet<ToolIndex> = HashSet::new();
         for lesson in lessons {
             needed.extend(&lesson.query.relevant);
@@ -268,16 +298,7 @@ impl<'a> Teacher<'a> {
                 }
             }
         }
-        let mut entries = Vec::new();
-        for (tool, times) in in_the_way {
-            if times >= LEAST_QUERIES_OF_BOOST {
-                entries.push(Entry::Boost {
-                    tool: self.id(tool),
-                    factor: LOWER,
-                });
-            }
-        }
-        entries
+        in_the_way
     }
 
     fn id(&self, tool: ToolIndex) -> String {
