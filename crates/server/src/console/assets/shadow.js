@@ -16,7 +16,7 @@ const DAYS = 14;
 export function shadowCard(report) {
   const { now, verdict, summary, days } = report;
   return card("Shadow: what a switch would change",
-    h("p", { class: "muted" }, "Second answers to ", h("b", {}, percent(report.share)), " of the searches, with another ", report.differences.map((name, index) => [index > 0 && ", ", foreign(name)]), "."),
+    h("p", { class: "muted" }, "Second answers to ", h("b", {}, percent(report.share)), " of the searches, with ", report.differences.map((name, index) => [index > 0 && ", ", foreign(name)]), "."),
     now.state !== "ready" && h("p", { class: now.state === "failed" ? "notice warn" : "notice" }, STATES[now.state] ?? now.state, now.problem && [" ", foreign(now.problem)]),
     h("p", { class: "verdict" }, h("b", { class: CLASSES[verdict] ?? null }, foreign(sentence(summary)))),
     table("Figures of the shadow", ["Figure", "Live", "Shadow", "Gain"], figures(report)),
