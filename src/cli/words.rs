@@ -293,7 +293,7 @@ impl AddArgs {
             Kind::Boost => {
                 let factor = only(&self.values, "the factor")?;
                 let factor = factor.parse().with_context(|| {
-                    format!("{factor:?} is no factor; give a number from 0.1 to 10")
+                    format!("{factor:?} is no factor; give a number from 0.1 to 10, or 0 to switch it off")
                 })?;
                 let (factors, name) = boosts_of(words, &self.key)?;
                 factors.insert(name, factor);

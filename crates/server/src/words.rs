@@ -87,7 +87,7 @@ pub struct PinEntry {
     hide: Option<bool>,
 }
 
-/// Factors of scores, from 0.1 to 10.
+/// Factors of scores, from 0.1 to 10, or 0 to switch off.
 #[derive(ToSchema)]
 #[schema(as = Boosts)]
 #[expect(dead_code, reason = "describes what the engine reads")]
