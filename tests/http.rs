@@ -18,6 +18,7 @@ mod http {
     pub mod feedback;
     pub mod judgings;
     pub mod keys;
+    pub mod kinds;
     pub mod many;
     pub mod mcp;
     pub mod memory;

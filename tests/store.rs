@@ -12,6 +12,7 @@ mod store {
     pub mod enrichments;
     pub mod improve;
     pub mod keys;
+    pub mod kinds;
     pub mod nodes;
     pub mod outage;
     pub mod page;

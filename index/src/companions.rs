@@ -48,6 +48,8 @@ pub trait Definitions {
     fn count(&self) -> usize;
     /// The id of a tool.
     fn id(&self, tool: u32) -> &ToolId;
+    /// False for an item of another kind, which neither has a companion nor is one.
+    fn is_tool(&self, tool: u32) -> bool;
     /// What a tool needs and gives.
     fn interface(&self, tool: u32) -> &Interface;
 }
@@ -129,6 +131,9 @@ impl Server {
 fn by_server(definitions: &impl Definitions) -> HashMap<Box<str>, Server> {
     let mut servers: HashMap<Box<str>, Server> = HashMap::new();
     for tool in 0..definitions.count() as u32 {
+        if !definitions.is_tool(tool) {
+            continue;
+        }
         let name = definitions.id(tool).server();
         if !servers.contains_key(name) {
             let server = Server {

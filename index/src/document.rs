@@ -25,7 +25,7 @@ const MAX_EXAMPLE_BYTES: usize = 100;
 /// The searched fields of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Field {
-    /// The name within its server.
+    /// The name within its server, without the kind of an item that is no tool.
     Name,
     /// The server; empty for a tool without one.
     Server,
@@ -150,7 +150,7 @@ impl Weights {
 /// The text of one field; may be empty.
 pub fn field_text(tool: &Tool, field: Field) -> String {
     match field {
-        Field::Name => tool.id.name().to_owned(),
+        Field::Name => tool.bare_name().to_owned(),
         Field::Server => tool.id.server().to_owned(),
         Field::Title => {
             let aliases = tool.owner_texts.aliases().iter();
@@ -200,7 +200,7 @@ pub const VIEWS: usize = 3;
 
 /// The texts of a tool that are embedded, in the order of [`View`].
 pub fn views(tool: &Tool) -> [String; VIEWS] {
-    let name = text::spaced(tool.id.name());
+    let name = text::spaced(tool.bare_name());
     let full_name = joined([text::spaced(tool.id.server()).as_str(), name.as_str()]);
     let parameters: Vec<String> = properties(&tool.input_schema)
         .map(|(name, _)| text::spaced(name))

@@ -35,8 +35,12 @@ impl Fingerprint {
     /// Bytes as stored.
     pub const BYTES: usize = 16 + 2 * MINIMA;
 
-    /// The fingerprint of a tool; `None` for one with too few words to be compared.
+    /// The fingerprint of a tool; `None` for one with too few words to be compared, and for other kinds of
+    /// items.
     pub fn of(tool: &Tool) -> Option<Self> {
+        if !tool.kind.is_tool() {
+            return None;
+        }
         let features = features(tool);
         // Without words, any two tools of one name would agree in all minima.
         if features.is_empty() {

@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::schema;
 use crate::tool::{Tool, ToolId};
 
+mod agent_card;
 mod anthropic;
 mod discovery;
 mod fields;
@@ -31,10 +32,15 @@ mod openapi;
 mod other_names;
 mod postman;
 mod signature;
+mod skill;
 
+pub use agent_card::{ADDRESS, CARD};
 pub use model_name::{distinct_model_name, is_called, model_name, model_names};
 pub use openapi::{BodyKind, OtherFiles, path_matches};
 pub use signature::{call_signature, first_sentence, signature};
+pub use skill::{
+    BODY, FILES, FOLDER, MAX_SKILL_BYTES, MAX_SKILL_FILES, SKILL_FILE, SkillFolder, parse_skill,
+};
 
 use foreign::Convertible;
 use input::{Budget, Input, Source};
@@ -57,6 +63,10 @@ pub enum Format {
     OpenApi,
     /// MCP's fields plus `server`, `tags` or `metadata`: what [`Tool`] serialises to.
     Native,
+    /// A `SKILL.md`, by [`parse_skill`]; input only.
+    Skill,
+    /// The card of an A2A agent; input only.
+    AgentCard,
 }
 
 impl Format {
@@ -69,16 +79,20 @@ impl Format {
             Format::Mcp => "mcp",
             Format::OpenApi => "openapi",
             Format::Native => "native",
+            Format::Skill => "skill",
+            Format::AgentCard => "agent_card",
         }
     }
 
-    const ALL: [Format; 6] = [
+    const ALL: [Format; 8] = [
         Format::Openai,
         Format::OpenaiResponses,
         Format::Anthropic,
         Format::Mcp,
         Format::OpenApi,
         Format::Native,
+        Format::Skill,
+        Format::AgentCard,
     ];
 }
 
@@ -461,6 +475,9 @@ impl Shape {
         if let Some(reason) = foreign::unusable(fields) {
             return Shape::Unusable(reason);
         }
+        if agent_card::is_card(fields) {
+            return Shape::Tool(Format::AgentCard);
+        }
         if let Some(format) = fields.tool_format() {
             return Shape::Tool(format);
         }
@@ -486,7 +503,7 @@ impl Shape {
 
 /// The fields that determine a shape.
 // All fields that `Shape` or `tool_format` asks for: another one would never be found.
-const SHAPE_FIELDS: [&str; 46] = [
+const SHAPE_FIELDS: [&str; 50] = [
     "name",
     "type",
     "function",
@@ -533,6 +550,10 @@ const SHAPE_FIELDS: [&str; 46] = [
     "_postman_variable_scope",
     "$schema",
     "properties",
+    "skills",
+    "capabilities",
+    "url",
+    "supportedInterfaces",
 ];
 /// Field names that an error lists at most.
 const MAX_LISTED_FIELDS: usize = 8;
@@ -901,7 +922,13 @@ impl<'a> Reader<'a> {
             scope,
             options: self.options,
         };
-        let tool = item::assemble(fields, format, &place);
+        let tool = match format {
+            // The name of the file says nothing about an agent.
+            Format::AgentCard => {
+                agent_card::agent(fields, self.options.server.as_deref().unwrap_or_default())
+            }
+            _ => item::assemble(fields, format, &place),
+        };
         match &tool {
             // Every tool of a namespace has its own copy of the namespace's fields.
             Ok(_) => self.spend(scope.namespace_bytes)?,

@@ -1,6 +1,7 @@
 //! Search results: hits in one total order, with explanations, signals and timings.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -8,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::kind::Kind;
 use crate::query::Mode;
 use crate::tool::{Tool, ToolId};
 use crate::variant::Variant;
@@ -28,6 +30,9 @@ pub struct Hit {
     #[serde(skip)]
     // Callers write it in the format that their client wants.
     pub tool: HitTool,
+    /// What it is; left out of the JSON of a tool.
+    #[serde(skip_serializing_if = "Kind::is_tool")]
+    pub kind: Kind,
     /// The tool's id, `server/name`.
     pub id: ToolId,
     /// The fused score; comparable within one answer only. A match by content reaches at most 1;
@@ -518,6 +523,11 @@ pub enum NoMatchReason {
         /// What it names and the catalog lacks.
         unknown: Vec<UnknownName>,
     },
+    /// The catalog has no item of the kinds that were asked for.
+    Kinds {
+        /// The kinds that it has.
+        present: BTreeSet<Kind>,
+    },
     /// The answer's confidence is below the query's threshold.
     Confidence {
         /// The confidence of the answer.
@@ -542,7 +552,10 @@ impl NoMatchReason {
     pub fn is_of_request(&self) -> bool {
         matches!(
             self,
-            NoMatchReason::EmptyCatalog | NoMatchReason::Filter { .. } | NoMatchReason::NoContent
+            NoMatchReason::EmptyCatalog
+                | NoMatchReason::Filter { .. }
+                | NoMatchReason::Kinds { .. }
+                | NoMatchReason::NoContent
         )
     }
 
@@ -551,6 +564,7 @@ impl NoMatchReason {
         match self {
             NoMatchReason::EmptyCatalog => "empty_catalog",
             NoMatchReason::Filter { .. } => "filter",
+            NoMatchReason::Kinds { .. } => "kinds",
             NoMatchReason::Confidence { .. } => "confidence",
             NoMatchReason::Score { .. } => "score",
             NoMatchReason::NoContent => "no_content",
@@ -569,6 +583,15 @@ impl fmt::Display for NoMatchReason {
                 for name in unknown {
                     write!(f, "{separator}{name}")?;
                     separator = ", ";
+                }
+                Ok(())
+            }
+            NoMatchReason::Kinds { present } => {
+                f.write_str("the catalog has nothing of the kinds that were asked for; ask for ")?;
+                let mut separator = "";
+                for kind in present {
+                    write!(f, "{separator}{kind}")?;
+                    separator = " or ";
                 }
                 Ok(())
             }

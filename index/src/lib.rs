@@ -45,6 +45,7 @@ mod error;
 mod files;
 mod checked_file;
 mod schema;
+mod kind;
 mod tool;
 mod enrichment;
 pub mod formats;
@@ -100,6 +101,7 @@ pub use hit::{
     CompanionOf, Degraded, DegradedCause, Explain, Hit, HitTool, Match, Moved, NearTool, NoMatch,
     NoMatchReason, OwnerEffect, Reranked, Results, Signals, Timings, ToolCompanion, UnknownName,
 };
+pub use kind::Kind;
 pub use lexical::LexicalSettings;
 pub use memory::Memory;
 pub use owner_words::OwnerWords;

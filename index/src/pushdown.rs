@@ -8,7 +8,7 @@
 //! 3. [`Part`] holds the tools that were found, and makes a [`Searcher`] of them, which scores them as
 //!    if it had the others too.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
@@ -20,6 +20,7 @@ use crate::embed::Embedder;
 use crate::enrichment::Enrichment;
 use crate::error::Result;
 use crate::exact_names::{Names, name_keys};
+use crate::kind::Kind;
 use crate::language::Language;
 use crate::lexical::{Analysis, Entry, Frequencies, LexicalIndex, LexicalSearcher};
 use crate::query::{Filter, Query};
@@ -43,6 +44,8 @@ pub struct Footprint {
     pub name_keys: [String; 2],
     /// Its language.
     pub language: Language,
+    /// What it is.
+    pub kind: Kind,
     /// As [`Filter`] reads its hints.
     pub read_only: bool,
     /// As [`Filter`] reads its hints.
@@ -54,10 +57,12 @@ impl Footprint {
     pub fn of(tool: &Tool, weights: &Weights) -> Self {
         // By filters, so that a filter means the same where the tools are elsewhere.
         let read_only = Filter {
+            kinds: BTreeSet::from([tool.kind]),
             read_only: Some(true),
             ..Filter::default()
         };
         let destructive = Filter {
+            kinds: BTreeSet::from([tool.kind]),
             destructive: Some(true),
             ..Filter::default()
         };
@@ -65,6 +70,7 @@ impl Footprint {
             analysis: Analysis::of(tool, weights),
             name_keys: name_keys(&tool.id),
             language: Row::language_of(tool),
+            kind: tool.kind,
             read_only: read_only.accepts(tool),
             destructive: destructive.accepts(tool),
         }
@@ -173,6 +179,7 @@ impl Searcher {
             version: self.version.clone(),
             followed: self.followed.clone(),
             settings: self.settings.clone(),
+            has_other_kinds: rows.iter().any(|row| !row.kind.is_tool()),
             unsaved_tools: 0,
             is_verified: AtomicBool::new(true),
             memory_bytes: 0,

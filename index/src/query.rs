@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, OutOfRange, QueryProblem, Result};
+use crate::kind::Kind;
 use crate::tool::{Labels, Tool, ToolId};
 use crate::variant::{Parts, Variant};
 
@@ -103,10 +104,15 @@ impl FromStr for Fusion {
     }
 }
 
-/// Which tools may be hits. An empty field accepts every tool; a tool must pass all fields.
+/// Which items may be hits. An empty field accepts every tool; an item must pass all fields. Only tools pass
+/// unless `kinds` names others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Filter {
+    /// Only items of these kinds; empty for tools alone.
+    // Left out where it is empty, so that earlier versions can read the rest.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub kinds: BTreeSet<Kind>,
     /// Only tools of these servers.
     pub servers: BTreeSet<String>,
     /// Only tools with at least one of these tags.
@@ -121,14 +127,24 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// True when every tool passes.
+    /// True when every tool passes, and nothing else.
     pub fn is_empty(&self) -> bool {
         *self == Filter::default()
     }
 
-    /// True when this tool may be a hit.
+    /// True when this item may be a hit.
     pub fn accepts(&self, tool: &Tool) -> bool {
-        self.accepts_id(&tool.id) && self.accepts_labels(&Labels::of(tool))
+        self.accepts_kind(tool.kind)
+            && self.accepts_id(&tool.id)
+            && self.accepts_labels(&Labels::of(tool))
+    }
+
+    /// True when items of this kind may be hits.
+    pub fn accepts_kind(&self, kind: Kind) -> bool {
+        match self.kinds.is_empty() {
+            true => kind.is_tool(),
+            false => self.kinds.contains(&kind),
+        }
     }
 
     /// The part of the filter that needs only the id, not the tool.
@@ -152,6 +168,15 @@ impl Filter {
         (self.tags.is_empty() || labels.tags.iter().any(|tag| self.tags.contains(tag)))
             && self.read_only.is_none_or(|wanted| wanted == read_only)
             && self.destructive.is_none_or(|wanted| wanted == destructive)
+    }
+}
+
+impl FromIterator<Kind> for Filter {
+    fn from_iter<I: IntoIterator<Item = Kind>>(kinds: I) -> Self {
+        Filter {
+            kinds: kinds.into_iter().collect(),
+            ..Filter::default()
+        }
     }
 }
 

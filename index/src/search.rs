@@ -29,7 +29,7 @@ mod translation;
 mod unmatched;
 pub(crate) mod words;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -42,6 +42,7 @@ use crate::enrichment::Enrichment;
 use crate::error::Result;
 use crate::exact_names::Names;
 use crate::hit::{Degraded, DegradedCause, Match, NoMatchReason, Results, Timings};
+use crate::kind::Kind;
 use crate::language::Language;
 use crate::lexical::LexicalSearcher;
 use crate::memory::Memory;
@@ -82,6 +83,8 @@ pub struct Searcher {
     pub(crate) settings: Settings,
     /// Every tool, by id, so that a row's position also breaks ties.
     pub(crate) rows: Vec<Arc<Row>>,
+    /// Whether some of them are no tools, so that a search that wants tools alone has to look.
+    pub(crate) has_other_kinds: bool,
     /// How many of them the file of all tools lacks.
     pub(crate) unsaved_tools: usize,
     /// True once all of them were read from the database, and not only from that file.
@@ -208,7 +211,14 @@ impl Searcher {
         timings.fuse_ms += ms_since(choosing);
         let confidence = match &no_match {
             // The scores are those of tools that the filter leaves out.
-            Some(no_match) if matches!(no_match.reason, NoMatchReason::Filter { .. }) => None,
+            Some(no_match)
+                if matches!(
+                    no_match.reason,
+                    NoMatchReason::Filter { .. } | NoMatchReason::Kinds { .. }
+                ) =>
+            {
+                None
+            }
             _ => scoring::highest_confidence(&scores),
         };
         timings.total_ms = ms_since(clock);
@@ -495,9 +505,49 @@ impl Searcher {
         self.rows.binary_search_by(|row| row.stored.id.cmp(id)).ok()
     }
 
-    /// Every tool, by id.
+    /// Every tool, by id, without items of other kinds.
     pub fn tools(&self) -> impl Iterator<Item = Arc<Tool>> + '_ {
+        let tools = self.rows.iter().filter(|row| row.kind.is_tool());
+        tools.filter_map(|row| row.tool())
+    }
+
+    /// Every item of every kind, by id.
+    pub fn items(&self) -> impl Iterator<Item = Arc<Tool>> + '_ {
         self.rows.iter().filter_map(|row| row.tool())
+    }
+
+    /// What the item of this id is.
+    pub fn kind(&self, id: &ToolId) -> Option<Kind> {
+        Some(self.rows[self.position(id)?].kind)
+    }
+
+    /// Number of items by kind, of the kinds that there are.
+    pub fn count_by_kind(&self) -> BTreeMap<Kind, usize> {
+        let mut counts = BTreeMap::new();
+        for row in &self.rows {
+            *counts.entry(row.kind).or_insert(0) += 1;
+        }
+        counts
+    }
+
+    /// Number of tools, without items of other kinds.
+    pub fn tool_count(&self) -> usize {
+        match self.has_other_kinds {
+            true => self.rows.iter().filter(|row| row.kind.is_tool()).count(),
+            false => self.rows.len(),
+        }
+    }
+
+    /// The ids of items that pass a filter, in order. A definition is read only if the filter asks for more
+    /// than kind and id.
+    pub fn ids_passing<'a>(&'a self, filter: &'a Filter) -> impl Iterator<Item = &'a ToolId> + 'a {
+        let reads_content = filter.reads_content();
+        let passing = self.rows.iter().filter(move |row| {
+            filter.accepts_kind(row.kind)
+                && filter.accepts_id(&row.stored.id)
+                && (!reads_content || filter.accepts_labels(row.labels()))
+        });
+        passing.map(|row| &row.stored.id)
     }
 
     /// The ids after this one (exclusive), in order: one page of a list with a cursor.
@@ -529,7 +579,7 @@ impl Searcher {
         )
     }
 
-    /// Number of tools.
+    /// Number of items of all kinds.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
@@ -611,9 +661,9 @@ impl Searcher {
             .map(|leg| (leg.embedder.id().to_owned(), leg.vectors.len()))
     }
 
-    /// True by position for tools that pass the filter; `None` without a filter.
+    /// True by position for items that pass the filter; `None` where all do.
     fn allowed(&self, filter: &Filter) -> Option<Vec<bool>> {
-        if filter.is_empty() {
+        if filter.is_empty() && !self.has_other_kinds {
             return None;
         }
         // Reading every tool's labels is slow, so a filter by id alone reads none.
@@ -628,6 +678,7 @@ impl Searcher {
                 filter.ids.is_empty() || matches!(ids.peek(), Some(listed) if *listed == id);
             allowed.push(
                 is_listed
+                    && filter.accepts_kind(row.kind)
                     && filter.accepts_server(&row.stored.id)
                     && (!reads_content || filter.accepts_labels(row.labels())),
             );

@@ -293,6 +293,7 @@ impl Loaded {
             version: self.version,
             followed: self.followed,
             settings: self.settings,
+            has_other_kinds: self.rows.iter().any(|row| !row.kind.is_tool()),
             rows: self.rows,
             unsaved_tools: self.unsaved_tools,
             is_verified: AtomicBool::new(self.is_verified),

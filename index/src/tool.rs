@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
+use crate::kind::Kind;
 use crate::schema;
 
 /// Longest accepted tool name, in bytes. Names are identifiers; the longest in 33,000 public tools
@@ -218,17 +219,20 @@ impl Labels {
 /// The key of a tool's metadata that holds its flags.
 pub(crate) const FLAGS: &str = "toolscout_flags";
 
-/// The definition of a tool.
+/// The definition of a tool, or of another [`Kind`] of item.
 ///
 /// - Guarantee: every tool of a catalog is valid, as [`Writer::upsert`](crate::Writer::upsert)
 ///   checks it by [`Tool::validate`]. One whose fields were set by hand may not be.
 /// - Cost: a clone copies all texts and schemas; searches share tools by [`Arc`].
 /// - Failure: [`Error::InvalidTool`] from [`Tool::new`], from `validate` and when read from JSON.
 ///
-/// Its JSON, which is also its stored form, is MCP's with `server`, `tags` and `metadata` added.
+/// Its JSON, which is also its stored form, is MCP's with `server`, `tags` and `metadata` added. Where it is
+/// no tool, `kind` is the first field.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawTool", into = "RawTool")]
 pub struct Tool {
+    /// What it is; most items of a catalog are tools.
+    pub kind: Kind,
     /// Server and name.
     pub id: ToolId,
     /// A name to show to people.
@@ -262,6 +266,7 @@ impl Tool {
     /// As [`Tool::new`], with this id.
     pub(crate) fn of_id(id: ToolId) -> Self {
         Tool {
+            kind: Kind::Tool,
             id,
             title: None,
             description: String::new(),
@@ -278,6 +283,26 @@ impl Tool {
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
         self
+    }
+
+    /// The same item as one of this kind. [`Kind::item_name`] makes the name that it should have.
+    pub fn of_kind(mut self, kind: Kind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// The name within its server as its source gives it: for a tool that of its id, for all others
+    /// without the kind before it.
+    pub fn bare_name(&self) -> &str {
+        self.kind.bare_name(self.id.name())
+    }
+
+    /// Whether it takes any arguments.
+    pub fn has_parameters(&self) -> bool {
+        let properties = self.input_schema.get("properties");
+        properties
+            .and_then(Value::as_object)
+            .is_some_and(|properties| !properties.is_empty())
     }
 
     /// What is suspicious about it until a person has decided. Empty for most tools. A search puts a
@@ -337,6 +362,14 @@ impl Tool {
 
     /// Why the tool is not accepted; `None` for a valid one.
     fn refusal(&self) -> Option<String> {
+        // Only so can none of them replace a tool.
+        let bare = self.bare_name();
+        if !self.kind.is_tool() && (bare.is_empty() || bare.len() == self.id.name().len()) {
+            let kind = self.kind;
+            return Some(format!(
+                "it is of the kind {kind}, so its name must begin with `{kind}:`"
+            ));
+        }
         let bytes = self.description.len();
         if bytes > MAX_DESCRIPTION_BYTES {
             return Some(format!(
@@ -398,6 +431,9 @@ fn deeper_than(value: &Value, levels: usize) -> bool {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RawTool {
+    // The first field, where `Kind::of_json` looks for it. Tools are stored without it, as ever.
+    #[serde(default, skip_serializing_if = "Kind::is_tool")]
+    kind: Kind,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     server: String,
     name: String,
@@ -426,6 +462,7 @@ impl TryFrom<RawTool> for Tool {
 
     fn try_from(raw: RawTool) -> Result<Self> {
         let tool = Tool {
+            kind: raw.kind,
             id: ToolId::new(&raw.server, &raw.name)?,
             title: raw.title,
             description: raw.description,
@@ -444,6 +481,7 @@ impl TryFrom<RawTool> for Tool {
 impl From<Tool> for RawTool {
     fn from(tool: Tool) -> Self {
         RawTool {
+            kind: tool.kind,
             server: tool.id.server().to_owned(),
             name: tool.id.name().to_owned(),
             title: tool.title,

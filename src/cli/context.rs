@@ -209,8 +209,8 @@ impl Context {
         if servers.is_empty() {
             return;
         }
-        let tools = searcher.tools();
-        let known: BTreeSet<String> = tools.map(|tool| tool.id.server().to_owned()).collect();
+        let items = searcher.items();
+        let known: BTreeSet<String> = items.map(|tool| tool.id.server().to_owned()).collect();
         for server in servers {
             if !known.contains(server) {
                 self.warn(unknown_server(&self.settings.catalog, server, &known));

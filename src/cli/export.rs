@@ -37,8 +37,13 @@ impl Args {
             return Ok(Outcome::Success);
         }
         context.warn_of_unknown_servers(&searcher, &self.filter.server);
-        let filter = self.filter.filter();
-        let accepted = searcher.tools().filter(|tool| filter.accepts(tool));
+        let filter = match self.format {
+            // A model can call nothing but tools.
+            Some(_) => self.filter.filter(),
+            // An export that leaves something out is no backup.
+            None => self.filter.filter_of_all(),
+        };
+        let accepted = searcher.items().filter(|tool| filter.accepts(tool));
         let tools: Vec<Arc<Tool>> = accepted.collect();
         let tools: Vec<&Tool> = tools.iter().map(|tool| &**tool).collect();
         match self.format {
@@ -56,9 +61,11 @@ impl Args {
 }
 
 /// Prints tools in a format: names and signatures one per line unless the output is JSON, and
-/// everything else as JSON.
-pub fn print_emitted(context: &Context, tools: &[&Tool], format: Emit) -> Result<()> {
-    match (format, formats::emit(tools, format)) {
+/// everything else as JSON. Items of other kinds are left out.
+pub fn print_emitted(context: &Context, items: &[&Tool], format: Emit) -> Result<()> {
+    let mut tools = items.to_vec();
+    tools.retain(|tool| tool.kind.is_tool());
+    match (format, formats::emit(&tools, format)) {
         (Emit::Names | Emit::Signature, Value::Array(lines)) if !context.printer.is_json() => {
             for line in lines.iter().filter_map(Value::as_str) {
                 context.printer.text(line)?;

@@ -1,8 +1,11 @@
 //! `toolscout list`: the tools of a catalog, one per line.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
+
 use anyhow::Result;
 use serde_json::{Value, json};
-use toolscout_index::{Filter, Tool};
+use toolscout_index::{Filter, Kind, Tool};
 
 use super::Outcome;
 use super::context::{Context, Legs};
@@ -12,7 +15,7 @@ use crate::printable::counted;
 /// Lists tools by id.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  toolscout list --server github\n  toolscout list --read-only --limit 20"
+    after_help = "Examples:\n  toolscout list --server github\n  toolscout list --kind skill,prompt --limit 20"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -25,6 +28,9 @@ pub struct Args {
 /// A filter of tools; shared by several verbs.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct FilterArgs {
+    /// Only items of these kinds, separated by commas: tool, prompt, resource, skill, agent, or all
+    #[arg(long = "kind", value_name = "KIND", value_delimiter = ',')]
+    pub kinds: Vec<KindArg>,
     /// Only tools of this server (repeatable)
     #[arg(long, value_name = "NAME")]
     pub server: Vec<String>,
@@ -39,10 +45,55 @@ pub struct FilterArgs {
     pub not_destructive: bool,
 }
 
+/// A kind of items, or all.
+#[derive(Clone, Copy, Debug)]
+pub enum KindArg {
+    /// Of this kind.
+    One(Kind),
+    /// Of every kind.
+    All,
+}
+
+impl FromStr for KindArg {
+    type Err = toolscout_index::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "all" => Ok(KindArg::All),
+            name => name.parse().map(KindArg::One),
+        }
+    }
+}
+
+impl KindArg {
+    /// The kinds that are named together.
+    fn kinds(named: &[KindArg]) -> BTreeSet<Kind> {
+        let mut kinds = BTreeSet::new();
+        for kind in named {
+            match kind {
+                KindArg::One(kind) => {
+                    kinds.insert(*kind);
+                }
+                KindArg::All => kinds.extend(Kind::ALL),
+            }
+        }
+        kinds
+    }
+}
+
 impl FilterArgs {
-    /// The engine's filter.
+    /// As [`FilterArgs::filter`], of all kinds if none is named.
+    pub fn filter_of_all(mut self) -> Filter {
+        if self.kinds.is_empty() {
+            self.kinds.push(KindArg::All);
+        }
+        self.filter()
+    }
+
+    /// The engine's filter. Without a kind, only tools pass.
     pub fn filter(self) -> Filter {
         Filter {
+            kinds: KindArg::kinds(&self.kinds),
             servers: self.server.into_iter().collect(),
             tags: self.tag.into_iter().collect(),
             // A tool without hints is taken to change things, so neither filter lets it through.
@@ -58,9 +109,9 @@ impl Args {
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let searcher = context.open(Legs::Lexical)?.searcher();
         context.warn_of_unknown_servers(&searcher, &self.filter.server);
-        let filter = self.filter.filter();
+        let filter = self.filter.filter_of_all();
         // One after the other: the list may be long, and the limit short.
-        let accepted = searcher.tools().filter(|tool| filter.accepts(tool));
+        let accepted = searcher.items().filter(|tool| filter.accepts(tool));
         let tools = accepted.take(self.limit.unwrap_or(usize::MAX));
         if context.printer.is_json() {
             let listed: Vec<Value> = tools.map(|tool| as_json(&tool)).collect();
@@ -69,21 +120,41 @@ impl Args {
         }
         let mut rows = Vec::new();
         for tool in tools {
-            rows.push(vec![tool.id.to_string(), summary(&tool)]);
+            rows.push(vec![tool.id.to_string(), labelled_summary(&tool)]);
         }
         let listed = rows.len();
         context.printer.rows(&["id", "description"], rows)?;
         context.printer.note(format_args!(
             "{listed} of {} in {}",
-            counted(searcher.len(), "tool"),
+            in_words(&searcher.count_by_kind()),
             context.settings.catalog
         ))?;
         Ok(Outcome::Success)
     }
 }
 
+/// The summary of an item, with its kind before it unless it is a tool.
+pub fn labelled_summary(item: &Tool) -> String {
+    match item.kind {
+        Kind::Tool => summary(item),
+        kind => format!("[{kind}] {}", summary(item)),
+    }
+}
+
+/// Numbers of items, such as "5 tools, 2 prompts".
+pub fn in_words(counts: &BTreeMap<Kind, usize>) -> String {
+    let mut words = Vec::new();
+    for (kind, count) in counts {
+        words.push(counted(*count, kind.as_str()));
+    }
+    match words.is_empty() {
+        true => counted(0, "tool"),
+        false => words.join(", "),
+    }
+}
+
 fn as_json(tool: &Tool) -> Value {
-    json!({
+    let mut listed = json!({
         "id": tool.id,
         "server": tool.id.server(),
         "name": tool.id.name(),
@@ -91,5 +162,9 @@ fn as_json(tool: &Tool) -> Value {
         "description": tool.description,
         "tags": tool.tags,
         "annotations": tool.annotations,
-    })
+    });
+    if !tool.kind.is_tool() {
+        listed["kind"] = tool.kind.as_str().into();
+    }
+    listed
 }

@@ -131,7 +131,7 @@ fn add(context: &Context, tool: &str, query: &str) -> Result<()> {
     let id = ToolId::parse(tool)?;
     let searcher = catalog.searcher();
     if searcher.tool(&id).is_none() {
-        let ids: Vec<ToolId> = searcher.tools().map(|tool| tool.id.clone()).collect();
+        let ids: Vec<ToolId> = searcher.items().map(|tool| tool.id.clone()).collect();
         let hint = match did_you_mean(tool, ids.iter().map(ToolId::as_str)) {
             Some(similar) => similar,
             None => "`toolscout list` lists the tools".to_owned(),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
 use serde_json::json;
-use toolscout_index::{Filter, Searcher, ToolId};
+use toolscout_index::{Filter, Kind, Searcher, ToolId};
 
 use super::Outcome;
 use super::context::{Context, Legs, unknown_server};
@@ -66,7 +66,7 @@ impl Args {
 
     /// The ids to remove. An id or a server that is unknown is an error.
     fn matching(&self, searcher: &Searcher, catalog: &str) -> Result<Vec<ToolId>> {
-        let all: Vec<ToolId> = searcher.tools().map(|tool| tool.id.clone()).collect();
+        let all: Vec<ToolId> = searcher.items().map(|tool| tool.id.clone()).collect();
         let mut ids = Vec::new();
         for id in &self.ids {
             let id = ToolId::parse(id)?;
@@ -91,10 +91,11 @@ impl Args {
             return Ok(ids);
         }
         let filter = Filter {
+            kinds: BTreeSet::from(Kind::ALL),
             servers: self.server.iter().cloned().collect(),
             ..Filter::default()
         };
-        for tool in searcher.tools().filter(|tool| filter.accepts(tool)) {
+        for tool in searcher.items().filter(|tool| filter.accepts(tool)) {
             ids.push(tool.id.clone());
         }
         Ok(ids)

@@ -9,16 +9,15 @@ use serde_json::{Value, json};
 use toolscout_index::formats::Emit;
 use toolscout_index::hit::{MatchedField, NameMatch, Reranked};
 use toolscout_index::{
-    CompanionOf, Explain, Hit, Match, Mode, NoMatchReason, Query, Results, Searcher, Timings, Tool,
-    ToolId, Variant,
+    CompanionOf, Explain, Filter, Hit, Kind, Match, Mode, NoMatchReason, Query, Results, Searcher,
+    Timings, Tool, ToolId, Variant,
 };
 
 use super::Outcome;
 use super::context::{Context, Legs};
 use super::exit::UsageError;
 use super::export::print_emitted;
-use super::list::FilterArgs;
-use super::output::summary;
+use super::list::{FilterArgs, in_words, labelled_summary};
 use super::search_options::SearchOptionArgs;
 use crate::config::EmbedderKind;
 use crate::models::Patience;
@@ -34,7 +33,7 @@ const MAX_REASONS: usize = 3;
 /// Finds the tools that fit a request in plain words, or an exact name.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  toolscout search open a ticket about a bug\n  toolscout search -q \"convert currencies\" -q \"translate text\" -k 8 --explain"
+    after_help = "Examples:\n  toolscout search open a ticket about a bug\n  toolscout search -q \"convert currencies\" -q \"translate text\" -k 8 --explain\n  toolscout search --kind skill,prompt write the weekly report"
 )]
 pub struct Args {
     /// What the tool should do
@@ -88,6 +87,7 @@ impl Args {
             _ => Legs::All,
         };
         let budget = self.budget();
+        let kinds = self.filter.clone().filter().kinds.into_iter().collect();
         let query = self.query(&texts).options(options);
         query.validate()?;
         context.set_patience(Patience::of_search(budget));
@@ -110,6 +110,7 @@ impl Args {
         }
         Answer {
             context,
+            kinds,
             texts,
             results,
             searcher: &searcher,
@@ -173,6 +174,8 @@ impl Args {
 /// An answer, with the context to print it.
 struct Answer<'a> {
     context: &'a Context,
+    /// Accepts the kinds that were searched.
+    kinds: Filter,
     texts: Vec<String>,
     results: Results,
     searcher: &'a Searcher,
@@ -239,7 +242,7 @@ impl Answer<'_> {
             if several {
                 row.push(query_numbers(hit));
             }
-            let mut text = summary(&hit.tool);
+            let mut text = labelled_summary(&hit.tool);
             let remarks = [flagged(hit), companion_of(hit), also_on(hit)];
             for remark in remarks.into_iter().flatten() {
                 text += &format!(" ({remark})");
@@ -310,15 +313,26 @@ impl Answer<'_> {
         notes
     }
 
+    /// How many of the items that were searched are hits.
+    fn share(&self) -> String {
+        let hits = self.results.hits.len();
+        let mut counts = self.searcher.count_by_kind();
+        counts.retain(|&kind, _| self.kinds.accepts_kind(kind));
+        match counts.keys().all(Kind::is_tool) {
+            true => {
+                let tools = counts.get(&Kind::Tool).copied().unwrap_or_default();
+                format!("{hits} of {tools} tools")
+            }
+            false => format!("{hits} of {}", in_words(&counts)),
+        }
+    }
+
     /// The number of hits, the confidence, the time, and the variant where time was short.
     fn figures(&self) -> String {
         let Results {
-            hits,
-            timings,
-            variant,
-            ..
+            timings, variant, ..
         } = &self.results;
-        let mut figures = vec![format!("{} of {} tools", hits.len(), self.searcher.len())];
+        let mut figures = vec![self.share()];
         figures.push(format!("match {}", self.results.matched.as_str()));
         if let Some(confidence) = self.confidence() {
             figures.push(format!("confidence {confidence}"));
@@ -372,7 +386,7 @@ impl Answer<'_> {
                 "rank": timings.rank_ms,
                 "total": timings.total_ms,
             },
-            "tools": self.searcher.len(),
+            "tools": self.searcher.tool_count(),
             "samples": self.are_samples(),
             "generation": generation,
         })
@@ -468,7 +482,10 @@ fn explanation(hits: &[Hit]) -> Vec<String> {
     let mut lines = Vec::new();
     for (index, hit) in hits.iter().enumerate() {
         lines.push(format!("{}. {}  score {:.3}", index + 1, hit.id, hit.score));
-        lines.push(format!("     {}", printable::line(&summary(&hit.tool))));
+        lines.push(format!(
+            "     {}",
+            printable::line(&labelled_summary(&hit.tool))
+        ));
         if let Some(others) = also_on(hit) {
             lines.push(format!("     {}", printable::line(&others)));
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use serde_json::Value;
 use toolscout_index::formats::{self, Emit};
-use toolscout_index::{Searcher, Tool, ToolCompanion, ToolId};
+use toolscout_index::{Kind, Searcher, Tool, ToolCompanion, ToolId};
 
 use super::Outcome;
 use super::context::{Context, Legs};
@@ -61,7 +61,7 @@ fn find(searcher: &Searcher, id: &str) -> Result<Arc<Tool>> {
     if let Some(tool) = searcher.tool(&ToolId::parse(id)?) {
         return Ok(tool);
     }
-    let tools: Vec<Arc<Tool>> = searcher.tools().collect();
+    let tools: Vec<Arc<Tool>> = searcher.items().collect();
     let hint = match did_you_mean(id, tools.iter().map(|tool| tool.id.as_str())) {
         Some(similar) => similar,
         None => format!("`toolscout search {id:?}` finds similar tools"),
@@ -71,10 +71,11 @@ fn find(searcher: &Searcher, id: &str) -> Result<Arc<Tool>> {
 
 /// All fields of a tool and its companions, one per line.
 fn card(tool: &Tool, companions: &[ToolCompanion]) -> String {
-    let mut lines = vec![
-        printable::name(tool.id.as_str()),
-        format!("  {}", printable::line(&formats::signature(tool))),
-    ];
+    let mut lines = vec![printable::name(tool.id.as_str())];
+    match tool.kind {
+        Kind::Tool => lines.push(format!("  {}", printable::line(&formats::signature(tool)))),
+        kind => lines.push(format!("  kind: {kind}")),
+    }
     if let Some(title) = &tool.title {
         lines.push(format!("  title: {}", printable::line(title)));
     }
@@ -98,10 +99,15 @@ fn card(tool: &Tool, companions: &[ToolCompanion]) -> String {
         let aliases = tool.owner_texts.aliases().join(", ");
         lines.push(format!("  aliases: {}", printable::line(&aliases)));
     }
-    lines.push(format!(
-        "  input: {}",
-        Value::Object(tool.input_schema.clone())
-    ));
+    if !tool.kind.is_tool() {
+        lines.extend(how_to_use(tool));
+    }
+    if tool.kind.is_tool() || tool.has_parameters() {
+        lines.push(format!(
+            "  input: {}",
+            Value::Object(tool.input_schema.clone())
+        ));
+    }
     if let Some(schema) = &tool.output_schema {
         lines.push(format!("  output: {}", Value::Object(schema.clone())));
     }
@@ -110,6 +116,31 @@ fn card(tool: &Tool, companions: &[ToolCompanion]) -> String {
         lines.push(format!("  {}", printable::line(&line)));
     }
     lines.join("\n")
+}
+
+/// Where an item is that is no tool, and the text of a skill.
+fn how_to_use(item: &Tool) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (name, key) in [
+        ("uri", "uri"),
+        ("uri", "uriTemplate"),
+        ("type", "mimeType"),
+        ("address", formats::ADDRESS),
+        ("folder", formats::FOLDER),
+    ] {
+        if let Some(value) = item.metadata.get(key).and_then(Value::as_str) {
+            lines.push(format!("  {name}: {}", printable::line(value)));
+        }
+    }
+    let files = item.metadata.get(formats::FILES).and_then(Value::as_array);
+    for file in files.into_iter().flatten().filter_map(Value::as_str) {
+        lines.push(format!("  file: {}", printable::line(file)));
+    }
+    let body = item.metadata.get(formats::BODY).and_then(Value::as_str);
+    for line in body.unwrap_or_default().lines() {
+        lines.push(format!("  | {}", printable::line(line)));
+    }
+    lines
 }
 
 /// The hints of the tool, for example `read-only, not destructive`; `None` without any.

@@ -16,7 +16,7 @@ pub mod wanted;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use toolscout_index::{Searcher, Tool, ToolId, formats};
+use toolscout_index::{Kind, Searcher, Tool, ToolId, formats};
 
 use check::{Checked, checked};
 use held::Review;
@@ -176,6 +176,8 @@ pub fn ids_without_texts<'a>(
     servers: &'a [String],
 ) -> impl Iterator<Item = &'a ToolId> {
     let ids = searcher.ids_after(None);
+    // Models write about tools only: what calls them is what has to be found by other words.
+    let ids = ids.filter(|id| searcher.kind(id) == Some(Kind::Tool));
     ids.filter(|id| is_of(servers, id) && searcher.enrichment(id).is_none())
 }
 

@@ -13,6 +13,7 @@ pub mod snapshot;
 pub mod trail;
 pub mod repeats;
 pub mod toolbox;
+pub mod items;
 pub mod meta_tools;
 
 pub use meta_tools::Style;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use toolscout_index::query::{DEFAULT_K, MAX_K};
-use toolscout_index::{Tool, ToolId, Version};
+use toolscout_index::{Kind, Tool, ToolId, Version};
 
 use crate::finder::ToolSearch;
 use crate::finder::search::{Found, SearchRequest, UsedTool};
@@ -260,6 +260,15 @@ fn class(class: ProfileClass) -> Class {
     }
 }
 
+/// What a catalog has of a profile.
+#[derive(Clone)]
+struct Known {
+    /// The ids of items of all kinds.
+    ids: Arc<BTreeSet<String>>,
+    /// Number of tools.
+    tools: usize,
+}
+
 /// A search of the tools of a profile alone. A tool outside is as if it did not exist: neither hits
 /// nor suggested names nor counts tell of it.
 pub struct ProfiledSearch {
@@ -267,7 +276,7 @@ pub struct ProfiledSearch {
     profile: Arc<ToolProfile>,
     /// Knows the classes of tools.
     gate: Arc<Gate>,
-    ids: Mutex<Option<(Version, Arc<BTreeSet<String>>)>>,
+    known: Mutex<Option<(Version, Known)>>,
 }
 
 impl ProfiledSearch {
@@ -277,29 +286,37 @@ impl ProfiledSearch {
             catalog,
             profile,
             gate,
-            ids: Mutex::default(),
+            known: Mutex::default(),
         }
     }
 
     fn has(&self, tool: &Tool) -> bool {
-        self.profile.has(tool, self.gate.policies().class(tool))
+        let may_be_read = match tool.kind {
+            // Its clients read those of whole servers only, so nothing else is found.
+            Kind::Prompt | Kind::Resource => self.profile.may_have_server(tool.id.server()),
+            Kind::Tool | Kind::Skill | Kind::Agent => true,
+        };
+        may_be_read && self.profile.has(tool, self.gate.policies().class(tool))
     }
 
-    /// The ids of its tools, computed anew when the catalog has changed.
-    fn known_ids(&self) -> Arc<BTreeSet<String>> {
+    /// What it has, computed anew when the catalog has changed.
+    fn known(&self) -> Known {
         // Read before the tools: if they change in between, the next call sees another version and
         // reads them again.
         let version = self.catalog.version();
-        let mut cached = self.ids.lock();
-        if let Some((of, ids)) = &*cached
+        let mut cached = self.known.lock();
+        if let Some((of, known)) = &*cached
             && *of == version
         {
-            return Arc::clone(ids);
+            return known.clone();
         }
-        let tools = self.tools();
-        let ids = Arc::new(tools.iter().map(|tool| tool.id.to_string()).collect());
-        *cached = Some((version, Arc::clone(&ids)));
-        ids
+        let items = self.items();
+        let known = Known {
+            tools: items.iter().filter(|item| item.kind.is_tool()).count(),
+            ids: Arc::new(items.iter().map(|item| item.id.to_string()).collect()),
+        };
+        *cached = Some((version, known.clone()));
+        known
     }
 
     /// Searches a catalog of which not all tools are known here: more hits are asked for than are
@@ -324,6 +341,8 @@ impl ProfiledSearch {
         }
         let mut found = self.catalog.search(&request);
         found.hits.retain(|hit| self.has(&hit.tool));
+        found.items.retain(|found| self.has(&found.item));
+        found.items.truncate(wanted);
         // Hits beyond the wanted ones come before the further tools, since they are better.
         let after = found.hits.split_off(wanted.min(found.hits.len()));
         let after = after.into_iter().map(|hit| hit.tool);
@@ -347,7 +366,7 @@ impl ToolSearch for ProfiledSearch {
         if !self.catalog.lists_tools() {
             return self.search_unlisted(request);
         }
-        let ids = self.known_ids();
+        let ids = self.known().ids;
         let mut request = request.clone();
         if request.filter.ids.is_empty() {
             request.filter.ids = Arc::clone(&ids);
@@ -362,6 +381,7 @@ impl ToolSearch for ProfiledSearch {
         let mut found = self.catalog.search(&request);
         // The catalog may have changed since the ids were read.
         found.hits.retain(|hit| self.has(&hit.tool));
+        found.items.retain(|found| self.has(&found.item));
         found.more.retain(|tool| self.has(tool));
         if let Some(no_match) = &mut found.no_match {
             no_match.nearest.retain(|id| ids.contains(id.as_str()));
@@ -373,6 +393,16 @@ impl ToolSearch for ProfiledSearch {
         self.catalog.tool(id).filter(|tool| self.has(tool))
     }
 
+    fn item(&self, id: &ToolId) -> Option<Arc<Tool>> {
+        self.catalog.item(id).filter(|item| self.has(item))
+    }
+
+    fn items(&self) -> Vec<Arc<Tool>> {
+        let mut items = self.catalog.items();
+        items.retain(|item| self.has(item));
+        items
+    }
+
     fn tools(&self) -> Vec<Arc<Tool>> {
         let mut tools = self.catalog.tools();
         tools.retain(|tool| self.has(tool));
@@ -380,9 +410,9 @@ impl ToolSearch for ProfiledSearch {
     }
 
     fn ids(&self) -> Vec<ToolId> {
-        let known = self.known_ids();
+        let known = self.known();
         let mut ids = self.catalog.ids();
-        ids.retain(|id| known.contains(id.as_str()));
+        ids.retain(|id| known.ids.contains(id.as_str()));
         ids
     }
 
@@ -396,7 +426,7 @@ impl ToolSearch for ProfiledSearch {
 
     fn count(&self) -> usize {
         match self.lists_tools() {
-            true => self.known_ids().len(),
+            true => self.known().tools,
             // Those of the profile are among them.
             false => self.catalog.count(),
         }

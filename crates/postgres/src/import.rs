@@ -65,8 +65,8 @@ impl Source {
     }
 
     fn tools(&self) -> Vec<Tool> {
-        let tools = self.searcher.tools();
-        tools.map(|tool| Tool::clone(&tool)).collect()
+        let items = self.searcher.items();
+        items.map(|tool| Tool::clone(&tool)).collect()
     }
 
     fn ranker(&self) -> Result<Option<Vec<u8>>, StoreError> {

@@ -17,7 +17,7 @@ pub struct Migration {
 }
 
 /// Every migration of this version of the program.
-const ALL: [Migration; 11] = [
+const ALL: [Migration; 12] = [
     Migration {
         version: 1,
         sql: include_str!("migrations/0001_catalogs.sql"),
@@ -53,6 +53,10 @@ const ALL: [Migration; 11] = [
     Migration {
         version: 9,
         sql: include_str!("migrations/0009_enriching.sql"),
+    },
+    Migration {
+        version: 10,
+        sql: include_str!("migrations/0010_kinds.sql"),
     },
     Migration {
         version: 11,

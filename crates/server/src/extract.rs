@@ -13,6 +13,7 @@ use http_body_util::LengthLimitError;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use toolscout_index::Kind;
 
 use super::error::{ApiError, ApiResult};
 use toolscout_base::media_type::{is_json, without_parameters};
@@ -185,6 +186,19 @@ pub fn optional_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 ) -> Result<Option<T>, D::Error> {
     let given: Option<Object<T>> = Deserialize::deserialize(deserializer)?;
     Ok(given.map(|Object(value)| value))
+}
+
+/// Kinds of items in a query string, separated by commas.
+///
+/// # Errors
+/// For a kind that there is not, naming those that there are.
+pub fn kinds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Kind>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let names = text.split(',').map(str::trim);
+    let names = names.filter(|name| !name.is_empty());
+    names
+        .map(|name| name.parse().map_err(serde::de::Error::custom))
+        .collect()
 }
 
 /// As [`object`], in a list.

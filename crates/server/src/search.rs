@@ -121,7 +121,8 @@ impl RecordedSearch {
         app.usage
             .searched(search_use(self.origin, self.queries, results, format));
         if let Some(format) = format {
-            let tools = results.hits.iter().map(|hit| hit.tool.shared());
+            let tools = results.hits.iter().filter(|hit| hit.kind.is_tool());
+            let tools = tools.map(|hit| hit.tool.shared());
             let shown = answer.budget.as_ref().map(|budget| budget.tokens);
             app.token_savings
                 .count(Source::Search, self.served, tools.collect(), format, shown);
@@ -330,7 +331,9 @@ impl Output {
     }
 
     fn write(self, hits: &[Hit]) -> (Value, Vec<ToolName>, Option<BudgetReport>) {
-        let tools: Vec<Arc<Tool>> = hits.iter().map(|hit| hit.tool.shared()).collect();
+        // A model can call nothing else.
+        let tools = hits.iter().filter(|hit| hit.kind.is_tool());
+        let tools: Vec<Arc<Tool>> = tools.map(|hit| hit.tool.shared()).collect();
         let emit = self.format;
         let Some(max_tokens) = self.max_tokens else {
             let all: Vec<&Tool> = tools.iter().map(Arc::as_ref).collect();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use toolscout_index::Tool;
+use toolscout_index::{Filter, Tool};
 use utoipa::ToSchema;
 
 use super::App;
@@ -129,7 +129,7 @@ pub async fn list(
     // Counting goes through all tools.
     let searcher = catalog.searcher();
     let counted = app.cpu_pool.run(move || {
-        for id in searcher.ids_after(None) {
+        for id in searcher.ids_passing(&Filter::default()) {
             of(&mut servers, id.server()).tools += 1;
         }
         servers

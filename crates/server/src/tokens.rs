@@ -165,6 +165,14 @@ impl<S: ServedSearch> ToolSearch for CountedSearch<S> {
         self.search.tool(id)
     }
 
+    fn item(&self, id: &ToolId) -> Option<Arc<Tool>> {
+        self.search.item(id)
+    }
+
+    fn items(&self) -> Vec<Arc<Tool>> {
+        self.search.items()
+    }
+
     fn tools(&self) -> Vec<Arc<Tool>> {
         self.search.tools()
     }

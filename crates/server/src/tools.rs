@@ -4,6 +4,7 @@ pub mod body;
 pub mod load;
 mod page;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -11,7 +12,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use toolscout_index::formats::{KnownServers, ReadOptions};
-use toolscout_index::{Filter, Tool, ToolId};
+use toolscout_index::{Filter, Kind, Tool, ToolId};
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
@@ -35,6 +36,10 @@ pub struct ListParams {
     limit: Option<usize>,
     /// `next_cursor` of the previous page.
     cursor: Option<String>,
+    /// The kinds of items that are listed, separated by commas; tools alone by default.
+    #[param(style = Form, explode = false, inline)]
+    #[serde(default, deserialize_with = "extract::kinds")]
+    kind: Vec<Kind>,
     /// Only tools of this server.
     server: Option<String>,
     /// Only tools with this tag.
@@ -59,6 +64,7 @@ impl ListParams {
             return Err(ApiError::unprocessable("invalid_value", message));
         }
         Ok(page::Listed::new(
+            self.kind,
             self.server,
             self.tag,
             self.name.as_deref(),
@@ -74,7 +80,7 @@ pub struct ToolPage {
     /// The cursor of the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
-    /// Number of tools in the catalog.
+    /// Number of tools in the catalog, or of items of the listed kinds.
     pub total: usize,
     /// The generation of the catalog that the page shows.
     pub generation: u64,
@@ -330,6 +336,8 @@ pub async fn remove_matching(
     QueryString(params): QueryString<DeleteParams>,
 ) -> ApiResult<Json<DeleteAnswer>> {
     let filter = Filter {
+        // Whatever it is: a server that is deleted leaves nothing behind.
+        kinds: BTreeSet::from(Kind::ALL),
         servers: params.server.into_iter().collect(),
         tags: params.tag.into_iter().collect(),
         read_only: params.read_only,
@@ -337,7 +345,8 @@ pub async fn remove_matching(
         ..Filter::default()
     };
     // A forgotten filter must not delete every tool.
-    if filter.is_empty() {
+    let restricts = |filter: &Filter| !filter.servers.is_empty() || filter.reads_content();
+    if !restricts(&filter) {
         let message = "the filter is empty; give server, tag, read_only or destructive, or delete the catalog to delete every tool";
         return Err(ApiError::unprocessable("empty_filter", message));
     }
@@ -360,16 +369,7 @@ async fn matching(
     }
     let searcher = catalog.searcher();
     let matching = cpu_pool.run(move || {
-        let mut ids = Vec::new();
-        for id in searcher.ids_after(None) {
-            // A definition is read only if the filter asks for more than the id.
-            let passes = filter.accepts_id(id)
-                && (!filter.reads_content()
-                    || searcher.tool(id).is_some_and(|tool| filter.accepts(&tool)));
-            if passes {
-                ids.push(id.clone());
-            }
-        }
+        let ids: Vec<ToolId> = searcher.ids_passing(&filter).cloned().collect();
         ids
     });
     Ok(matching.await?)

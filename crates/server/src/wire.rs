@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 use toolscout_index::formats::{Skipped, Warning};
-use toolscout_index::{Changes, Tool, ToolId};
+use toolscout_index::{Changes, Kind, Tool, ToolId};
 use utoipa::ToSchema;
 
 use toolscout_gate::tools::arguments::is_unchecked;
@@ -14,6 +14,9 @@ use toolscout_gate::tools::arguments::is_unchecked;
 pub struct ToolBody {
     /// `server/name`, or the name alone.
     pub id: String,
+    /// What it is; absent for a tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Kind>,
     /// The server it comes from; empty for a tool without a server.
     pub server: String,
     /// Its name within the server.
@@ -53,6 +56,7 @@ impl From<&Tool> for ToolBody {
     fn from(tool: &Tool) -> Self {
         ToolBody {
             id: tool.id.to_string(),
+            kind: other_kind(tool.kind),
             server: tool.id.server().to_owned(),
             name: tool.id.name().to_owned(),
             title: tool.title.clone(),
@@ -67,6 +71,11 @@ impl From<&Tool> for ToolBody {
             aliases: tool.owner_texts.aliases().to_vec(),
         }
     }
+}
+
+/// The kind of an item that is no tool: clients from before there were kinds expect tools.
+pub fn other_kind(kind: Kind) -> Option<Kind> {
+    (!kind.is_tool()).then_some(kind)
 }
 
 /// The outcome of one item.

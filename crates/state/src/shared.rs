@@ -20,7 +20,7 @@ use toolscout_gate::usage::sharing::LocalRecord;
 use toolscout_gate::usage::{CallerDay, ToolFigures};
 use toolscout_index::memory::{Deletion, Source, Switch};
 use toolscout_index::{
-    Catalog, Embedder, Error, Followed, Query, Searcher, Settings, Summary, Tool, ToolId,
+    Catalog, Embedder, Error, Followed, Kind, Query, Searcher, Settings, Summary, Tool, ToolId,
 };
 
 pub use figures::{Lag, StoreFigures};
@@ -159,6 +159,8 @@ pub struct PushedStats {
 /// Which tools a page has.
 #[derive(Clone, Debug, Default)]
 pub struct PageOf {
+    /// Of these kinds; empty for tools alone.
+    pub kinds: BTreeSet<Kind>,
     /// After this id.
     pub after: Option<String>,
     /// Of this server.

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::fields::Fields;
 use super::{Format, ReadOptions, Scope, mcp};
 use crate::error::Result;
+use crate::kind::Kind;
 use crate::tool::{Tool, empty_schema};
 
 /// The position and context of an item, for errors.
@@ -28,6 +29,7 @@ pub(super) fn assemble(fields: Map<String, Value>, format: Format, place: &Place
     let stated_server = fields.text("server")?.filter(|server| !server.is_empty());
     let server = server(place, origin.server.or(stated_server));
     let mut tool = Tool::new(&server, origin.name.as_deref().unwrap_or(&fields.name))?;
+    tool.kind = kind(&mut fields, format);
     tool.title = fields.text("title")?;
     tool.description = fields.text("description")?.unwrap_or_default();
     tool.input_schema = fields
@@ -58,6 +60,20 @@ pub(super) fn assemble(fields: Map<String, Value>, format: Format, place: &Place
     Ok(tool)
 }
 
+/// What the item is. A `kind` that is none of ours is a field like any other, and so is one in the formats of
+/// others.
+fn kind(fields: &mut Fields, format: Format) -> Kind {
+    if format != Format::Native {
+        return Kind::Tool;
+    }
+    let stated = fields.map.get("kind").and_then(Value::as_str);
+    let Some(kind) = stated.and_then(|name| name.parse().ok()) else {
+        return Kind::Tool;
+    };
+    fields.map.shift_remove("kind");
+    kind
+}
+
 fn server(place: &Place, stated: Option<String>) -> String {
     let Place { options, scope, .. } = place;
     // An override first, a fallback last; between them the nearer declaration.
@@ -75,6 +91,9 @@ fn schema_field(format: Format) -> &'static str {
     match format {
         Format::Openai | Format::OpenaiResponses => "parameters",
         Format::Anthropic => "input_schema",
-        Format::Mcp | Format::Native | Format::OpenApi => "inputSchema",
+        // The last two have no schema.
+        Format::Mcp | Format::Native | Format::OpenApi | Format::Skill | Format::AgentCard => {
+            "inputSchema"
+        }
     }
 }

@@ -173,7 +173,7 @@ impl ToolWords {
             kinds: kinds_taken(&texts.parameter_names.terms),
             verbs: ToolVerbs::new(tool, name, description),
             pairs: distinct(pairs),
-            triples: distinct(triples(&text::spaced(tool.id.name()))),
+            triples: distinct(triples(&text::spaced(tool.bare_name()))),
             tokens: match StaticTable::bundled() {
                 Ok(table) => ToolTokens::new(&texts, &table),
                 Err(_) => ToolTokens::default(),

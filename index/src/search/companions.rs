@@ -27,6 +27,10 @@ impl Definitions for Vec<Arc<Row>> {
         &self[tool as usize].stored.id
     }
 
+    fn is_tool(&self, tool: u32) -> bool {
+        self[tool as usize].kind.is_tool()
+    }
+
     fn interface(&self, tool: u32) -> &Interface {
         self[tool as usize].interface()
     }

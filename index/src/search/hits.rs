@@ -173,6 +173,7 @@ impl Search<'_> {
         let clause = self.best_clause(tool, scores);
         let serves = clause.map(|clause| request.clauses()[clause].clone());
         Hit {
+            kind: row.kind,
             tool: HitTool::new(row.clone()),
             id: row.id(),
             score,
@@ -375,7 +376,10 @@ impl Search<'_> {
                 legs.push(&leg.scores);
             }
             for (tool, is_allowed) in allowed.iter().enumerate() {
-                if !is_allowed && is_better_than_allowed(tool, &legs) {
+                // A kind that nobody asks for hides nothing.
+                let kind = self.searcher.rows[tool].kind;
+                let is_hidden = !is_allowed && self.query.filter.accepts_kind(kind);
+                if is_hidden && is_better_than_allowed(tool, &legs) {
                     hidden.insert(tool);
                 }
             }

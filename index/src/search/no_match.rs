@@ -6,6 +6,7 @@ use super::hits::merged;
 use super::scoring::highest_confidence;
 use super::{RequestScores, Search, Searcher};
 use crate::hit::{NoMatch, NoMatchReason, UnknownName};
+use crate::kind::Kind;
 use crate::query::Filter;
 use crate::suggest;
 use crate::tool::ToolId;
@@ -35,6 +36,9 @@ impl Search<'_> {
         if let Some(allowed) = &self.allowed
             && !allowed.contains(&true)
         {
+            if let Some(present) = self.searcher.only_other_kinds(&self.query.filter) {
+                return NoMatchReason::Kinds { present };
+            }
             let unknown = self.searcher.unknown_names(&self.query.filter);
             return NoMatchReason::Filter { unknown };
         }
@@ -67,6 +71,17 @@ impl Search<'_> {
 }
 
 impl Searcher {
+    /// The kinds of all items where the filter accepts none of them.
+    fn only_other_kinds(&self, filter: &Filter) -> Option<BTreeSet<Kind>> {
+        // The other items of such a catalog are elsewhere.
+        if self.words.whole().is_some() {
+            return None;
+        }
+        let present: BTreeSet<Kind> = self.rows.iter().map(|row| row.kind).collect();
+        let accepts_none = !present.iter().any(|&kind| filter.accepts_kind(kind));
+        accepts_none.then_some(present)
+    }
+
     /// What a filter names and no tool has; empty if the names of all tools are elsewhere.
     fn unknown_names(&self, filter: &Filter) -> Vec<UnknownName> {
         if self.words.whole().is_some() {

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::companions;
 use crate::hit::Definition;
+use crate::kind::Kind;
 use crate::language::Language;
 use crate::ranker::ToolWords;
 use crate::tool::{FLAGS, Labels, Tool, ToolId};
@@ -16,6 +17,8 @@ const ASCII_PART: usize = 64;
 /// memory, and parsing takes some microseconds.
 pub(crate) struct Row {
     pub(crate) stored: StoredTool,
+    /// What it is. Every search asks every row for it, so it is read at once.
+    pub(crate) kind: Kind,
     /// Set where the tool was parsed before.
     parsed: Option<Arc<Tool>>,
     words: OnceLock<Box<ToolWords>>,
@@ -28,6 +31,7 @@ pub(crate) struct Row {
 impl Row {
     pub(crate) fn new(stored: StoredTool) -> Self {
         Row {
+            kind: Kind::of_json(&stored.json),
             stored,
             parsed: None,
             words: OnceLock::new(),
@@ -137,7 +141,7 @@ impl Definition for Row {
 
 fn language(tool: &Tool) -> Language {
     match tool.shown_description() {
-        "" => Language::of(tool.id.name()),
+        "" => Language::of(tool.bare_name()),
         description => Language::of(description),
     }
 }

@@ -18,6 +18,7 @@ mod formats;
 mod graph;
 #[cfg(unix)]
 mod kill;
+mod kinds;
 mod languages;
 mod matches;
 mod memory;

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use toolscout_index::formats::model_name;
 use toolscout_index::query::MAX_TEXTS;
-use toolscout_index::{CompanionOf, Filter, Tool, ToolId};
+use toolscout_index::{CompanionOf, Filter, Kind, Tool, ToolId};
 
+use crate::finder::items::{self, Audience};
 use crate::finder::model_names::{CALL_TOOL, TOOL_SEARCH};
 use crate::finder::search::{Found, FoundTool, NoMatch, SearchRequest};
 use crate::finder::toolbox::Injection;
@@ -129,6 +130,20 @@ pub fn search_spec() -> ToolSpec {
     ToolSpec::new(TOOL_SEARCH, description, parameters)
 }
 
+/// The definition of `tool_search` with an argument for other kinds of items.
+pub fn search_spec_with_kinds() -> ToolSpec {
+    let mut spec = search_spec();
+    let kinds = json!({
+        "type": "array",
+        "items": { "enum": Kind::ALL.map(Kind::as_str) },
+        "description": "What to look for; tools alone by default. `others` has what is no tool.",
+    });
+    if let Some(Value::Object(properties)) = spec.parameters.get_mut("properties") {
+        properties.insert("kinds".into(), kinds);
+    }
+    spec
+}
+
 /// The definition of `call_tool` for a model.
 pub fn dispatch_spec() -> ToolSpec {
     let parameters = json!({
@@ -202,6 +217,10 @@ pub fn merged(search_results: &[Found]) -> Vec<Arc<Tool>> {
 /// The answer to one search.
 pub fn answer(found: &Found, injection: &Injection, style: Style, more: MoreTools) -> Value {
     let mut answer = hits_by_state(found, injection, style);
+    let others = items::describe(&found.items, Audience::Agent);
+    if !others.is_empty() {
+        answer.insert("others".into(), others.into());
+    }
     let lines = more.describe(found);
     if !lines.is_empty() {
         answer.insert("more".into(), lines.into());
@@ -358,6 +377,12 @@ fn limit(arguments: &Arguments, config: &FindConfig) -> Result<Option<usize>, St
 
 fn filter(arguments: &Arguments, config: &FindConfig) -> Result<Filter, String> {
     let mut filter = config.filter.clone();
+    for name in strings(arguments.get("kinds")) {
+        let kind = name.trim().parse();
+        filter
+            .kinds
+            .insert(kind.map_err(|error: toolscout_index::Error| error.to_string())?);
+    }
     let server = arguments.get("server").and_then(Value::as_str);
     let server = server.unwrap_or_default();
     if server.is_empty() {

@@ -24,6 +24,16 @@ pub trait ToolSearch: Send + Sync {
     /// The tool of this id.
     fn tool(&self, id: &ToolId) -> Option<Arc<Tool>>;
 
+    /// The item of this id, which may be of any kind.
+    fn item(&self, id: &ToolId) -> Option<Arc<Tool>> {
+        self.tool(id)
+    }
+
+    /// All items of all kinds in the order of ids.
+    fn items(&self) -> Vec<Arc<Tool>> {
+        self.tools()
+    }
+
     /// All tools in the order of ids.
     fn tools(&self) -> Vec<Arc<Tool>>;
 
@@ -138,6 +148,8 @@ pub struct SearchRequest {
 pub struct Found {
     /// The selected tools, then the hits, best first.
     pub hits: Vec<FoundTool>,
+    /// The hits that are no tools, with their places among all hits.
+    pub items: Vec<FoundItem>,
     /// The tools that come after the hits, best first.
     pub more: Vec<Arc<Tool>>,
     /// Why a requested tool is not among the hits.
@@ -276,6 +288,15 @@ pub struct FoundTool {
     pub query: Option<usize>,
     /// Set for a tool that is here because another hit needs what it finds.
     pub companion_of: Option<CompanionOf>,
+}
+
+/// A hit that is no tool.
+#[derive(Clone, Debug)]
+pub struct FoundItem {
+    /// The item as registered in the catalog.
+    pub item: Arc<Tool>,
+    /// Its place among the hits of all kinds, from 1; `None` if it was selected by its id.
+    pub rank: Option<usize>,
 }
 
 /// Searches and tools for tests.

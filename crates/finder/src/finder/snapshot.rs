@@ -1,12 +1,17 @@
 //! Implements [`ToolSearch`] for the engine's catalog and its snapshots.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use toolscout_index::Version;
-use toolscout_index::{Catalog, Hit, Match, Query, Results, SearchOptions, Searcher, Tool, ToolId};
+use toolscout_index::{
+    Catalog, Filter, Hit, Match, Query, Results, SearchOptions, Searcher, Tool, ToolId,
+};
 
-use crate::finder::search::{Found, FoundTool, NoMatch, SearchRequest, ToolSearch, UsedTool};
+use crate::finder::search::{
+    Found, FoundItem, FoundTool, NoMatch, SearchRequest, ToolSearch, UsedTool,
+};
 use crate::finder::{model_names, needs};
 use toolscout_base::clock::unix_ms;
 use toolscout_base::cpu_pool::CpuPool;
@@ -31,14 +36,14 @@ pub trait SnapshotSource: Send + Sync {
         Ok(self.snapshot())
     }
 
-    /// The tool with this id. May block.
+    /// The item with this id, which may be no tool. May block.
     fn find_tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
         self.snapshot().tool(id)
     }
 
     /// Number of tools.
     fn tool_count(&self) -> usize {
-        self.snapshot().len()
+        self.snapshot().tool_count()
     }
 
     /// The threads that searches run on, if they are bounded.
@@ -100,7 +105,15 @@ impl<S: SnapshotSource> ToolSearch for S {
     }
 
     fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
+        self.find_tool(id).filter(|tool| tool.kind.is_tool())
+    }
+
+    fn item(&self, id: &ToolId) -> Option<Arc<Tool>> {
         self.find_tool(id)
+    }
+
+    fn items(&self) -> Vec<Arc<Tool>> {
+        self.snapshot().items().collect()
     }
 
     fn tools(&self) -> Vec<Arc<Tool>> {
@@ -108,7 +121,8 @@ impl<S: SnapshotSource> ToolSearch for S {
     }
 
     fn ids(&self) -> Vec<ToolId> {
-        self.snapshot().ids_after(None).cloned().collect()
+        let searcher = self.snapshot();
+        searcher.ids_passing(&Filter::default()).cloned().collect()
     }
 
     fn named(&self, name: &str) -> Vec<Arc<Tool>> {
@@ -155,6 +169,9 @@ fn search(source: &impl SnapshotSource, request: &SearchRequest) -> Found {
             }
         };
         match find_by_name(&searcher, name, request) {
+            Some(item) if !item.kind.is_tool() => {
+                found.items.push(FoundItem { item, rank: None });
+            }
             Some(tool) => found.hits.push(FoundTool {
                 tool,
                 score: 1.0,
@@ -194,7 +211,7 @@ fn add_results(
     found: &mut Found,
     reasons: &mut Vec<NoMatch>,
 ) {
-    let hits = results.hits.into_iter().map(found_tool);
+    let hits = tools_of(results.hits, found);
     found.matched = Some(results.matched);
     found.unmatched = results.unmatched;
     found.better_hidden = results.better_hidden;
@@ -203,13 +220,32 @@ fn add_results(
         reasons.push(NoMatch::from(no_match));
     }
     if results.matched == Match::None {
-        reasons.extend(nearest_of(hits.collect(), request.more, &mut found.more));
+        // They are named as the nearest only if they are tools.
+        found.items.retain(|item| item.rank.is_none());
+        reasons.extend(nearest_of(hits, request.more, &mut found.more));
         return;
     }
     // After the tools that were selected by name.
     found.hits.extend(hits);
     found.needs = needs::of_hits(&found.hits, &request.queries, results.matched);
-    found.more = results.near.iter().map(|near| near.tool.shared()).collect();
+    let near = results.near.iter().map(|near| near.tool.shared());
+    found.more = near.filter(|tool| tool.kind.is_tool()).collect();
+}
+
+/// The hits that are tools; the others become items of what was found.
+fn tools_of(hits: Vec<Hit>, found: &mut Found) -> Vec<FoundTool> {
+    let mut tools = Vec::with_capacity(hits.len());
+    for (place, hit) in hits.into_iter().enumerate() {
+        if hit.kind.is_tool() {
+            tools.push(found_tool(hit));
+            continue;
+        }
+        found.items.push(FoundItem {
+            item: hit.tool.shared(),
+            rank: Some(place + 1),
+        });
+    }
+    tools
 }
 
 fn found_tool(hit: Hit) -> FoundTool {
@@ -229,7 +265,9 @@ fn found_tool(hit: Hit) -> FoundTool {
 /// [`SearchRequest::more`].
 pub fn repeated(query: Query, lines: usize, second: &SecondSearch<'_>) -> Option<Shown> {
     let results = second.answer(query)?;
-    let hits: Vec<ToolId> = results.hits.iter().map(|hit| hit.id.clone()).collect();
+    // As what was shown: without items of other kinds.
+    let tools = results.hits.iter().filter(|hit| hit.kind.is_tool());
+    let hits: Vec<ToolId> = tools.map(|hit| hit.id.clone()).collect();
     if results.matched == Match::None {
         let nearest = hits.into_iter().take(NEAREST_SHOWN.min(lines));
         return Some(Shown {
@@ -276,9 +314,15 @@ fn find_by_name(searcher: &Searcher, name: &str, request: &SearchRequest) -> Opt
     // An id is found by its key; only other names need a scan of all tools.
     if let Ok(id) = ToolId::parse(name)
         && let Some(tool) = searcher.tool(&id)
-        && filter.accepts(&tool)
     {
-        return Some(tool);
+        // The id of an item says what it is, so nobody has to ask for the kind too.
+        let of_its_kind = Filter {
+            kinds: BTreeSet::from([tool.kind]),
+            ..filter.clone()
+        };
+        if of_its_kind.accepts(&tool) {
+            return Some(tool);
+        }
     }
     let mut tools = named(searcher, name).into_iter();
     if let Some(tool) = tools.find(|tool| filter.accepts(tool)) {
@@ -293,7 +337,7 @@ fn find_by_name(searcher: &Searcher, name: &str, request: &SearchRequest) -> Opt
 /// The tools that this name may call. Reads no other tool than these.
 fn named(searcher: &Searcher, name: &str) -> Vec<Arc<Tool>> {
     let mut tools = Vec::new();
-    for id in searcher.ids_after(None) {
+    for id in searcher.ids_passing(&Filter::default()) {
         if model_names::denotes(name, id) {
             tools.extend(searcher.tool(id));
         }
@@ -302,8 +346,8 @@ fn named(searcher: &Searcher, name: &str) -> Vec<Arc<Tool>> {
 }
 
 fn unknown_name(searcher: &Searcher, name: &str) -> NoMatch {
-    let tools: Vec<Arc<Tool>> = searcher.tools().collect();
-    let ids = tools.iter().map(|tool| tool.id.as_str());
+    let tools = Filter::default();
+    let ids = searcher.ids_passing(&tools).map(ToolId::as_str);
     let nearest = model_names::nearest(name, ids, MAX_NEAREST).into_iter();
     NoMatch {
         reason: format!("no tool is called {:?}", excerpt(name, 100)),

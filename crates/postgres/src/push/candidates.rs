@@ -11,7 +11,9 @@ use toolscout_index::pushdown::{
     AskedName, CatalogStatistics, NearWord, Part, PartTool, Probe, ProbeTerm, ProbeVector,
     STEPS_PER_WEIGHT, TextTerms, VectorsByText,
 };
-use toolscout_index::{Embedder, Enrichment, Filter, LexicalSettings, Query, Searcher, ToolId};
+use toolscout_index::{
+    Embedder, Enrichment, Filter, Kind, LexicalSettings, Query, Searcher, ToolId,
+};
 
 use super::lists::{Counted, LEVEL_COUNT, list_key, lists};
 use super::tables::{KeptEmbedder, Tables, use_extensions};
@@ -65,6 +67,8 @@ struct Head {
     state: StoredGeneration,
     embedders: Vec<KeptEmbedder>,
     statistics: CatalogStatistics,
+    /// Whether some of the items are no tools.
+    has_other_kinds: bool,
 }
 
 /// What is known of a query before anything is embedded.
@@ -258,9 +262,12 @@ impl PostgresStore {
         lexical: LexicalSettings,
     ) -> Result<Vec<i64>, StoreError> {
         let most = self.push.candidates;
-        let passing = Passing::new(tables, &probe.filter);
+        let passing = match head.has_other_kinds {
+            true => Passing::new(tables, &probe.filter),
+            false => Passing::of_tools(tables, &probe.filter),
+        };
         let all = head.statistics.tools;
-        let (passed, share) = match probe.filter.is_empty() {
+        let (passed, share) = match passing.accepts_all {
             true => (all as usize, 1.0),
             false => {
                 let passed = passing.count(connection).await?;
@@ -484,7 +491,8 @@ fn pending(base: &Searcher, head: &Head) -> HashMap<String, usize> {
 async fn head(connection: &mut PgConnection, tables: Tables) -> Result<Head, StoreError> {
     let row = sqlx::query(
         "SELECT generation, mark, is_pushed_down, coalesce(pushed_catalogs.tools, 0) AS tools,
-                coalesce(length, 0) AS length, coalesce(languages, '{}') AS languages
+                coalesce(length, 0) AS length, coalesce(languages, '{}') AS languages,
+                coalesce(others, 0) > 0 AS has_other_kinds
          FROM catalogs LEFT JOIN pushed_catalogs ON catalog = id WHERE id = $1",
     )
     .bind(tables.catalog)
@@ -505,6 +513,7 @@ async fn head(connection: &mut PgConnection, tables: Tables) -> Result<Head, Sto
             mark: unsigned(&row, "mark")?,
         },
         embedders: tables.embedders(connection).await?,
+        has_other_kinds: row.try_get("has_other_kinds")?,
         statistics: CatalogStatistics {
             tools: unsigned(&row, "tools")?,
             length: unsigned(&row, "length")?,
@@ -644,9 +653,19 @@ impl Scoring {
 pub struct Passing<'a> {
     tables: Tables,
     filter: &'a Filter,
+    /// True where no condition is needed.
+    accepts_all: bool,
+    kinds: Vec<&'static str>,
     servers: Vec<String>,
     tags: Vec<String>,
     ids: Vec<String>,
+}
+
+/// The kinds that a filter accepts, as the column `kind` has them.
+pub(super) fn kind_names(filter: &Filter) -> Vec<&'static str> {
+    let kinds = Kind::ALL.into_iter();
+    let accepted = kinds.filter(|&kind| filter.accepts_kind(kind));
+    accepted.map(Kind::as_str).collect()
 }
 
 type Arguments<'q> = Statement<'q, Postgres, PgArguments>;
@@ -656,22 +675,33 @@ impl<'a> Passing<'a> {
         Passing {
             tables,
             filter,
+            accepts_all: false,
+            kinds: kind_names(filter),
             servers: texts(&filter.servers),
             tags: texts(&filter.tags),
             ids: texts(&*filter.ids),
         }
     }
 
-    /// The condition on a row `t`, with the first five parameters.
+    /// As [`Passing::new`], of a catalog that has only tools.
+    pub fn of_tools(tables: Tables, filter: &'a Filter) -> Self {
+        Passing {
+            accepts_all: filter.is_empty(),
+            ..Passing::new(tables, filter)
+        }
+    }
+
+    /// The condition on a row `t`, with the first six parameters.
     fn sql(&self) -> &'static str {
-        if self.filter.is_empty() {
+        if self.accepts_all {
             return "TRUE";
         }
         "(cardinality($1::text[]) = 0 OR t.server = ANY($1))
              AND (cardinality($2::text[]) = 0 OR t.tags && $2)
              AND (cardinality($3::text[]) = 0 OR t.id = ANY($3))
              AND ($4::boolean IS NULL OR t.read_only = $4)
-             AND ($5::boolean IS NULL OR t.destructive = $5)"
+             AND ($5::boolean IS NULL OR t.destructive = $5)
+             AND t.kind = ANY($6)"
     }
 
     /// The statement with the parameters of the condition. It is planned for their values, so it is
@@ -684,6 +714,7 @@ impl<'a> Passing<'a> {
             .bind(&self.ids)
             .bind(self.filter.read_only)
             .bind(self.filter.destructive)
+            .bind(&self.kinds)
     }
 
     async fn count(&self, connection: &mut PgConnection) -> Result<usize, StoreError> {
@@ -762,14 +793,14 @@ impl<'a> Passing<'a> {
     ) -> Result<Vec<i64>, StoreError> {
         let (tools, passes) = (self.tables.tools(), self.sql());
         let vectors = self.tables.vectors(embedder);
-        let from = match self.filter.is_empty() {
+        let from = match self.accepts_all {
             true => format!("{vectors} AS v"),
             false => format!("{vectors} AS v JOIN {tools} AS t USING (key) WHERE {passes}"),
         };
         let sql = format!(
-            "SELECT key FROM (SELECT key FROM {from} ORDER BY v.vector <#> $6::text::halfvec LIMIT {limit}) AS near
+            "SELECT key FROM (SELECT key FROM {from} ORDER BY v.vector <#> $7::text::halfvec LIMIT {limit}) AS near
              UNION
-             SELECT key FROM (SELECT key FROM {vectors} ORDER BY vector <#> $7::text::halfvec LIMIT {FARTHEST}) AS far"
+             SELECT key FROM (SELECT key FROM {vectors} ORDER BY vector <#> $8::text::halfvec LIMIT {FARTHEST}) AS far"
         );
         // The farthest from a vector are the nearest to its opposite, so the same index finds them.
         let opposite: Vec<f32> = vector.vector.iter().map(|number| -number).collect();

@@ -3,7 +3,7 @@
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 use toolscout_index::{Filter, Tool, ToolId};
 
-use super::candidates::{Passing, end};
+use super::candidates::{Passing, end, kind_names};
 use super::tables::Tables;
 use crate::error::StoreError;
 use crate::row::{text, tool_id, tool_of};
@@ -36,7 +36,7 @@ impl PostgresStore {
                  FROM (
                      SELECT tools.id, hash, json FROM {} AS t JOIN tools ON catalog = $1 AND tools.id = t.id
                      WHERE t.id > $2 AND ($3::text IS NULL OR t.server = $3) AND ($4::text IS NULL OR t.tags @> ARRAY[$4])
-                           AND ($5 = '' OR strpos(lower(t.id), $5) > 0)
+                           AND ($5 = '' OR strpos(lower(t.id), $5) > 0) AND t.kind = ANY($8)
                      ORDER BY t.id LIMIT $6
                  ) AS wanted
              ) AS sized
@@ -53,6 +53,7 @@ impl PostgresStore {
             .bind(text(&page.part))
             .bind(page.limit as i64 + 1)
             .bind(MAX_PAGE_BYTES)
+            .bind(kind_names(&page.kinds.iter().copied().collect()))
             .fetch_all(&mut *transaction)
             .await?;
         let found: i64 = rows.first().map_or(Ok(0), |row| row.try_get("found"))?;

@@ -60,6 +60,7 @@ impl Tables {
                      id text COLLATE \"C\" NOT NULL UNIQUE,
                      server text COLLATE \"C\" NOT NULL,
                      tags text[] NOT NULL,
+                     kind text NOT NULL DEFAULT 'tool',
                      read_only boolean NOT NULL,
                      destructive boolean NOT NULL,
                      name_key text COLLATE \"C\" NOT NULL,

@@ -35,6 +35,8 @@ struct Difference {
     tools: i64,
     length: i64,
     languages: BTreeMap<&'static str, i64>,
+    /// Items that are no tools.
+    others: i64,
     terms: BTreeMap<(String, i16), i64>,
     /// Tools with a word in their name, and in other fields.
     words: BTreeMap<String, (i64, i64)>,
@@ -45,6 +47,7 @@ impl Difference {
         let analysis = &footprint.analysis;
         self.tools += times;
         self.length += times * analysis.length as i64;
+        self.others += times * i64::from(!footprint.kind.is_tool());
         *self.languages.entry(footprint.language.name()).or_default() += times;
         for (term, steps) in &analysis.terms {
             for level in 0..=level(*steps, analysis.length) {
@@ -191,14 +194,15 @@ impl<'a> PushedWriter<'a> {
         // A changed tool keeps its row, and with it its key.
         let sql = format!(
             "INSERT INTO {tools}
-                 (id, server, tags, read_only, destructive, name_key, full_key, length, terms, counts)
-             SELECT id, server, tags::text[], read_only, destructive, name_key, full_key, length,
+                 (id, server, tags, kind, read_only, destructive, name_key, full_key, length, terms, counts)
+             SELECT id, server, tags::text[], kind, read_only, destructive, name_key, full_key, length,
                     terms::bigint[], counts::bigint[]
              FROM unnest($1::text[], $2::text[], $3::text[], $4::boolean[], $5::boolean[], $6::text[], $7::text[],
-                         $8::bigint[], $9::text[], $10::text[])
-                  AS new (id, server, tags, read_only, destructive, name_key, full_key, length, terms, counts)
+                         $8::bigint[], $9::text[], $10::text[], $11::text[])
+                  AS new (id, server, tags, read_only, destructive, name_key, full_key, length, terms, counts,
+                          kind)
              ON CONFLICT (id) DO UPDATE
-             SET server = excluded.server, tags = excluded.tags, read_only = excluded.read_only,
+             SET server = excluded.server, tags = excluded.tags, kind = excluded.kind, read_only = excluded.read_only,
                  destructive = excluded.destructive, name_key = excluded.name_key, full_key = excluded.full_key,
                  length = excluded.length, terms = excluded.terms, counts = excluded.counts
              RETURNING id, key"
@@ -214,6 +218,7 @@ impl<'a> PushedWriter<'a> {
             .bind(columns.lengths)
             .bind(columns.terms)
             .bind(columns.counts)
+            .bind(columns.kinds)
             .fetch_all(connection)
             .await?;
         Ok(stored.into_iter().collect())
@@ -239,13 +244,15 @@ impl<'a> PushedWriter<'a> {
         }
         counted.retain(|_, tools| *tools > 0);
         sqlx::query(
-            "UPDATE pushed_catalogs SET tools = tools + $2, length = length + $3, languages = $4
+            "UPDATE pushed_catalogs
+             SET tools = tools + $2, length = length + $3, languages = $4, others = others + $5
              WHERE catalog = $1",
         )
         .bind(self.tables.catalog)
         .bind(difference.tools)
         .bind(difference.length)
         .bind(serde_json::to_string(&counted).unwrap_or_default())
+        .bind(difference.others)
         .execute(connection)
         .await?;
         Ok(())
@@ -430,6 +437,7 @@ struct Columns<'a> {
     // PostgreSQL has no array of arrays of several lengths, so `tags`, `terms` and `counts` are texts
     // of arrays.
     tags: Vec<String>,
+    kinds: Vec<&'static str>,
     read_only: Vec<bool>,
     destructive: Vec<bool>,
     name_keys: Vec<&'a str>,
@@ -445,6 +453,7 @@ impl<'a> Columns<'a> {
         self.ids.push(tool.id.as_str());
         self.servers.push(tool.id.server());
         self.tags.push(text_array(&tool.tags));
+        self.kinds.push(footprint.kind.as_str());
         self.read_only.push(footprint.read_only);
         self.destructive.push(footprint.destructive);
         self.name_keys.push(&footprint.name_keys[0]);

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolscout_index::formats::Emit;
-use toolscout_index::{Filter, Fusion, Hit, Match, Mode, Searcher, ToolId, Variant, formats};
+use toolscout_index::{Filter, Fusion, Hit, Kind, Match, Mode, Searcher, ToolId, Variant, formats};
 use utoipa::{IntoParams, ToSchema};
 
 use super::super::extract;
+use super::super::wire::other_kind;
 use crate::hints;
 use toolscout_base::budget::Fitted;
 use toolscout_models as models;
@@ -73,10 +74,13 @@ pub struct SearchRequest {
     pub min_generation: Option<u64>,
 }
 
-/// Which tools may be hits. An empty field does not restrict; a tool has to pass every field.
+/// Which tools may be hits. An empty field does not restrict; a tool has to pass every field. Items of other
+/// kinds are hits only if `kinds` names them.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SearchFilter {
+    /// The kinds of items that may be hits; tools alone if it is empty.
+    pub kinds: Vec<Kind>,
     /// Only tools of these servers.
     pub servers: Vec<String>,
     /// Only tools with at least one of these tags.
@@ -100,6 +104,7 @@ impl SearchFilter {
 impl From<SearchFilter> for Filter {
     fn from(filter: SearchFilter) -> Self {
         Filter {
+            kinds: filter.kinds.into_iter().collect(),
             servers: filter.servers.into_iter().collect(),
             tags: filter.tags.into_iter().collect(),
             ids: Arc::new(filter.ids.into_iter().collect()),
@@ -132,6 +137,10 @@ pub struct SearchParams {
     dense_weight: Option<f32>,
     /// Takes the request as one need, never split into several.
     whole: Option<bool>,
+    /// The kinds of items that may be hits, separated by commas; tools alone by default.
+    #[param(style = Form, explode = false, inline)]
+    #[serde(deserialize_with = "extract::kinds")]
+    kind: Vec<Kind>,
     /// Only tools of this server.
     server: Option<String>,
     /// Only tools with this tag.
@@ -169,6 +178,7 @@ pub struct SearchParams {
 impl From<SearchParams> for SearchRequest {
     fn from(params: SearchParams) -> Self {
         let filter = SearchFilter {
+            kinds: params.kind,
             servers: params.server.into_iter().collect(),
             tags: params.tag.into_iter().collect(),
             read_only: params.read_only,
@@ -278,6 +288,9 @@ pub struct SearchAnswer {
 pub struct SearchHit {
     /// `server/name`, or the name alone.
     pub id: String,
+    /// What it is; absent for a tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Kind>,
     /// Its name within the server.
     pub name: String,
     /// The server it comes from; empty for a tool without a server.
@@ -390,6 +403,7 @@ impl From<&Hit> for SearchHit {
     fn from(hit: &Hit) -> Self {
         SearchHit {
             id: hit.id.to_string(),
+            kind: other_kind(hit.kind),
             name: hit.id.name().to_owned(),
             server: hit.id.server().to_owned(),
             description: hit.tool.shown_description(),

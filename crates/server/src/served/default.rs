@@ -73,6 +73,14 @@ impl ToolSearch for DefaultSearch {
         self.opened.get()?.tool(id)
     }
 
+    fn item(&self, id: &ToolId) -> Option<Arc<Tool>> {
+        self.opened.get()?.item(id)
+    }
+
+    fn items(&self) -> Vec<Arc<Tool>> {
+        self.get(ToolSearch::items).unwrap_or_default()
+    }
+
     fn tools(&self) -> Vec<Arc<Tool>> {
         self.get(ToolSearch::tools).unwrap_or_default()
     }

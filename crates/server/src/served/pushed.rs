@@ -30,7 +30,7 @@ impl OpenCatalog {
     pub fn tool_count(&self) -> usize {
         match &self.shared {
             Some(shared) if shared.catalog.is_pushed_down() => shared.catalog.total(),
-            _ => self.searcher().len(),
+            _ => self.searcher().tool_count(),
         }
     }
 

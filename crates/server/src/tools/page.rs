@@ -1,6 +1,6 @@
 //! A page of the tools of a catalog.
 
-use toolscout_index::{Searcher, Tool, ToolId};
+use toolscout_index::{Filter, Kind, Searcher, Tool, ToolId};
 
 use super::super::error::ApiResult;
 use super::super::paging;
@@ -14,6 +14,8 @@ const MAX_PAGE_BYTES: usize = 8 << 20;
 
 /// Which tools a list has.
 pub struct Listed {
+    /// The kinds alone.
+    kinds: Filter,
     server: Option<String>,
     tag: Option<String>,
     /// In small letters; empty for every name.
@@ -21,13 +23,28 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// The tools of a server with a tag whose ids have a part, each where it is given.
-    pub fn new(server: Option<String>, tag: Option<String>, part: Option<&str>) -> Self {
-        let part = part.unwrap_or_default().trim().to_lowercase();
-        Listed { server, tag, part }
+    /// The items of these kinds, of a server, with a tag, and whose ids have a part, each where it is given.
+    pub fn new(
+        kinds: Vec<Kind>,
+        server: Option<String>,
+        tag: Option<String>,
+        part: Option<&str>,
+    ) -> Self {
+        Listed {
+            kinds: kinds.into_iter().collect(),
+            server,
+            tag,
+            part: part.unwrap_or_default().trim().to_lowercase(),
+        }
     }
 
     fn has(&self, searcher: &Searcher, id: &ToolId) -> bool {
+        if !searcher
+            .kind(id)
+            .is_some_and(|kind| self.kinds.accepts_kind(kind))
+        {
+            return false;
+        }
         if let Some(server) = &self.server
             && id.server() != server
         {
@@ -69,9 +86,16 @@ pub fn page(searcher: &Searcher, after: Option<&str>, listed: &Listed, limit: us
     ToolPage {
         tools,
         next_cursor,
-        total: searcher.len(),
+        total: count(searcher, &listed.kinds),
         generation: searcher.generation(),
     }
+}
+
+/// The number of items of the kinds that a filter accepts.
+fn count(searcher: &Searcher, kinds: &Filter) -> usize {
+    let counts = searcher.count_by_kind().into_iter();
+    let accepted = counts.filter(|(kind, _)| kinds.accepts_kind(*kind));
+    accepted.map(|(_, count)| count).sum()
 }
 
 /// As [`page`], of a catalog that is pushed down.
@@ -85,6 +109,7 @@ pub async fn of_store(
     limit: usize,
 ) -> ApiResult<ToolPage> {
     let page = PageOf {
+        kinds: listed.kinds.kinds.clone(),
         after,
         server: listed.server.clone(),
         tag: listed.tag.clone(),

@@ -14,6 +14,8 @@ import { CatalogTexts } from "./texts.js";
 import { showTool } from "./tool.js";
 
 const PAGE = 200;
+/** What the list has: all kinds, as the tools of a server and its prompts belong together. */
+const KINDS = "tool,prompt,resource,skill,agent";
 const DEBOUNCE_MS = 150;
 /** How often the statistics are read while tools are being embedded. */
 const PROGRESS_MS = 1000;
@@ -252,7 +254,7 @@ class CatalogScreen {
 
   /** Fills the list with what passes the filters. */
   fill() {
-    const filters = { limit: PAGE, ...(this.server && { server: this.server }), ...(this.tag && { tag: this.tag }), ...(this.part && { name: this.part }) };
+    const filters = { limit: PAGE, kind: KINDS, ...(this.server && { server: this.server }), ...(this.tag && { tag: this.tag }), ...(this.part && { name: this.part }) };
     const source = async (cursor, signal) => {
       const query = new URLSearchParams({ ...filters, ...(cursor && { cursor }) });
       const page = await call(ofCatalog(this.name, `/tools?${query}`), { signal });

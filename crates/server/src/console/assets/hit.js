@@ -36,6 +36,7 @@ export function hitItem(hit, rank, context) {
 function badges(hit, explain, clauses) {
   const moved = explain.memory_moved;
   return [
+    hit.kind && h("span", { class: "badge" }, hit.kind),
     hit.flagged && h("span", { class: "badge warn", title: "no person has decided on this tool; searches put it last" }, `flagged: it ${hit.flagged.join(", ")}`),
     explain.name_match && h("span", { class: "badge accent" }, `name: ${explain.name_match}`),
     hit.companion_of && h("span", { class: "badge accent", title: hit.companion_of.reason }, `companion for ${hit.companion_of.parameter} of `, foreign(hit.companion_of.id)),

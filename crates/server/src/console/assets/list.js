@@ -93,7 +93,7 @@ export class ToolList {
       class: `row${index === this.active ? " active" : ""}`, role: "option", id: `row-${index}`, "data-index": index,
       "aria-selected": String(row.id === this.chosen), "aria-posinset": index + 1, "aria-setsize": this.isWhole || this.expected !== null ? this.length : -1,
     },
-    h("div", { class: "row-head" }, h("span", { class: "name" }, foreign(row.name)), " ", row.server && h("span", { class: "server" }, foreign(row.server))),
+    h("div", { class: "row-head" }, h("span", { class: "name" }, foreign(row.name)), " ", row.kind && h("span", { class: "badge" }, row.kind), row.server && h("span", { class: "server" }, foreign(row.server))),
     h("div", { class: "row-text" }, row.description ? foreign(row.description) : "No description"));
   }
 
@@ -162,4 +162,4 @@ export class ToolList {
 }
 
 /** A tool of the API as a row: the rest of it would only fill the memory. */
-export const rowOf = ({ id, name, server, description }) => ({ id, name: oneLine(name, 120), server: oneLine(server, 80), description: oneLine(description, 200) });
+export const rowOf = ({ id, kind, name, server, description }) => ({ id, kind, name: oneLine(name, 120), server: oneLine(server, 80), description: oneLine(description, 200) });

@@ -63,7 +63,7 @@ function head(tool, catalog, context) {
     closeButton(context),
     h("h2", { class: "name", tabindex: "-1" }, foreign(oneLine(tool.name, 300))),
     h("p", {}, tool.title && foreign(oneLine(tool.title)), tool.title && tool.server && " · ", tool.server && h("span", { class: "server" }, foreign(oneLine(tool.server)))),
-    h("div", { class: "badges" }, hints(tool.annotations), tool.tags.slice(0, MOST_TAGS).map((tag) => h("span", { class: "badge" }, foreign(oneLine(tag, 60))))),
+    h("div", { class: "badges" }, tool.kind && h("span", { class: "badge" }, tool.kind), hints(tool.annotations), tool.tags.slice(0, MOST_TAGS).map((tag) => h("span", { class: "badge" }, foreign(oneLine(tag, 60))))),
     h("div", { class: "actions" }, find, remove));
 }
 
