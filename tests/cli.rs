@@ -21,6 +21,7 @@ mod cli {
     pub mod import;
     pub mod improve;
     pub mod install;
+    pub mod kinds;
     pub mod language_model;
     pub mod manage;
     pub mod manual;

@@ -1,4 +1,6 @@
-//! Tools from files, folders, URLs and stdin.
+//! Tools, skills and agents from files, folders, URLs and stdin.
+
+mod skills;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
 use toolscout_index::formats::{
-    self, Format, KnownServers, OtherFiles, ReadOptions, Skipped, Warning,
+    self, Format, KnownServers, OtherFiles, ReadOptions, SKILL_FILE, SkillFolder, Skipped, Warning,
 };
 use toolscout_index::{Error, Tool, ToolId};
 
@@ -134,7 +136,10 @@ impl Reading {
             other_files,
             known_servers: self.known_servers.clone(),
         };
-        let parsed = formats::parse_owned(bytes, &options)?;
+        let parsed = match location.skill_folder() {
+            Some(folder) => formats::parse_skill(&bytes, &folder, &options)?,
+            None => formats::parse_owned(bytes, &options)?,
+        };
         // An input whose items are all invalid is not empty: each of them has its own error.
         if parsed.tools.is_empty() && parsed.skipped.is_empty() {
             let reason = parsed.without_tools();
@@ -278,7 +283,7 @@ enum Location {
     Stdin,
     Url(String),
     File(PathBuf),
-    /// A file found in a folder; its name is the server of its tools.
+    /// A file found in a folder; its name is the server of its tools, unless it is a skill.
     Member(PathBuf),
 }
 
@@ -318,6 +323,19 @@ impl Location {
                 OtherFiles::by(move |name| {
                     url_below(&url, name, &fetch).map_err(|error| error_message(&error))
                 })
+            }
+        }
+    }
+
+    /// The folder of the skill that this is; `None` where it is no `SKILL.md`.
+    fn skill_folder(&self) -> Option<SkillFolder> {
+        match self {
+            Location::Stdin => None,
+            Location::File(path) | Location::Member(path) => skills::folder_of(path),
+            Location::Url(url) => {
+                let path = reqwest::Url::parse(url).ok()?.path().to_owned();
+                path.ends_with(&format!("/{SKILL_FILE}"))
+                    .then(SkillFolder::default)
             }
         }
     }
@@ -363,20 +381,28 @@ fn expand(arguments: &[String]) -> Result<Vec<Location>> {
 }
 
 fn members(folder: &Path) -> Result<Vec<Location>> {
+    // The other files of a skill belong to it, whatever their names.
+    let own_skill = folder.join(SKILL_FILE);
+    if own_skill.is_file() {
+        return Ok(vec![Location::Member(own_skill)]);
+    }
     let entries =
         std::fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))?;
     let mut files = Vec::new();
     for entry in entries.flatten() {
         let path = entry.path();
+        let skill = path.join(SKILL_FILE);
         if path.is_file() && has_known_extension(&path) {
             files.push(path);
+        } else if skill.is_file() {
+            files.push(skill);
         }
     }
     // The system lists files in any order, and of two tools with one id the first is kept.
     files.sort();
     if files.is_empty() {
         bail!(
-            "no file in {} ends in {}",
+            "no file in {} ends in {}, and no folder in it has a {SKILL_FILE}",
             folder.display(),
             EXTENSIONS
                 .map(|extension| format!(".{extension}"))
