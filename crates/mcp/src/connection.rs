@@ -1041,6 +1041,8 @@ impl Handler {
     fn offers_have_changed(&self) {
         self.offers_version.fetch_add(1, Ordering::Relaxed);
         self.offers_changed.send_modify(|version| *version += 1);
+        // They are synced to the catalog with the tools.
+        self.list_changed.notify_one();
     }
 }
 

@@ -25,6 +25,7 @@ mod sse;
 mod watchdog;
 mod process;
 pub mod connection;
+mod items;
 pub mod sync;
 pub mod pool;
 pub mod gateway;

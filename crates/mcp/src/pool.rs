@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use parking_lot::{Mutex, MutexGuard};
 use rmcp::model::CallToolResult;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::{Notify, OwnedMutexGuard, Semaphore, watch};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
@@ -859,7 +859,10 @@ impl ConnectionTask {
         let mut changes = ReportedChanges::default();
         loop {
             match connection.list_tools().await {
-                Ok(listed) => self.sync_if_changed(listed, &mut synced).await,
+                Ok(listed) => {
+                    let offers = connection.offers().await;
+                    self.sync_if_changed(listed, &offers, &mut synced).await;
+                }
                 Err(error) => {
                     return End {
                         needs_login: matches!(error, ListError::NeedsLogin(_)),
@@ -932,8 +935,21 @@ impl ConnectionTask {
     }
 
     /// Syncs a list to the sink, unless it is the one that was synced last.
-    async fn sync_if_changed(&self, listed: ListedTools, last: &mut Option<SyncedList>) {
-        let hash = hash_of(&listed.entries);
+    async fn sync_if_changed(
+        &self,
+        listed: ListedTools,
+        offers: &Offers,
+        last: &mut Option<SyncedList>,
+    ) {
+        let limits = &self.server.limits;
+        let (mut hash, offered) = (
+            hash_of(&listed.entries),
+            sync::read_tools(self.name(), listed, limits),
+        );
+        let offered = offered.with_offers(self.name(), offers, limits);
+        for item in &offered.others {
+            hash = hash.rotate_left(1) ^ hash_of(&[json!(item)]);
+        }
         if let Some(synced) = last
             && synced.hash == hash
             // Blocked tools may have been accepted meanwhile, also by another process.
@@ -942,10 +958,7 @@ impl ConnectionTask {
         {
             return;
         }
-        match self
-            .write(sync::read_tools(self.name(), listed, &self.server.limits))
-            .await
-        {
+        match self.write(offered).await {
             Ok((synced, decision)) => {
                 *last = Some(SyncedList { hash, decision });
                 log_sync(&synced);

@@ -9,7 +9,8 @@ use toolscout_index::{Changes, Tool};
 use crate::Limits;
 use crate::changes::{ApprovedBefore, ComparedTools, Flag, OnChange, compare_with_approved};
 use crate::config::ServerConfig;
-use crate::connection::{ConnectError, Connection, Connector, ListError, ListedTools};
+use crate::connection::{ConnectError, Connection, Connector, ListError, ListedTools, Offers};
+use crate::items;
 use toolscout_base::printable::{excerpt, is_hidden};
 
 /// The `_meta` key of this program. A server could use it to claim the identity of another.
@@ -22,6 +23,8 @@ const MAX_NAME_CHARS: usize = 128;
 pub struct OfferedTools {
     /// The valid tools.
     pub tools: Vec<Tool>,
+    /// Its prompts and resources.
+    pub others: Vec<Tool>,
     /// Why the other entries were skipped.
     pub skipped: Vec<String>,
 }
@@ -67,9 +70,22 @@ pub async fn fetch_all(
 async fn fetch(server: &ServerConfig, connector: &Connector) -> Result<OfferedTools, FetchError> {
     let connection = Connection::open(server, connector).await?;
     let listed = connection.list_tools().await;
+    let offers = connection.offers().await;
     // Closed before an error is returned, so that no process is left.
     connection.close().await;
-    Ok(read_tools(&server.name, listed?, &connector.limits))
+    let offered = read_tools(&server.name, listed?, &connector.limits);
+    Ok(offered.with_offers(&server.name, &offers, &connector.limits))
+}
+
+impl OfferedTools {
+    /// The same with the prompts and resources of the server.
+    pub fn with_offers(mut self, server: &str, offers: &Offers, limits: &Limits) -> Self {
+        let taken = self.tools.iter().map(|tool| &tool.id).collect();
+        let (others, skipped) = items::of_offers(server, offers, &taken, limits);
+        self.others = others;
+        self.skipped.extend(skipped);
+        self
+    }
 }
 
 /// Reads the entries of a `tools/list`. Invalid entries, entries beyond the limits and repeated
@@ -91,8 +107,8 @@ pub fn read_tools(server: &str, listed: ListedTools, limits: &Limits) -> Offered
     entries.iter_mut().for_each(drop_own_meta);
     if entries.is_empty() {
         return OfferedTools {
-            tools: Vec::new(),
             skipped,
+            ..OfferedTools::default()
         };
     }
     // The server's name comes from the settings, whatever an entry claims.
@@ -110,14 +126,15 @@ pub fn read_tools(server: &str, listed: ListedTools, limits: &Limits) -> Offered
             }
             OfferedTools {
                 tools: parsed.tools,
+                others: Vec::new(),
                 skipped,
             }
         }
         Err(error) => {
             skipped.push(error.to_string());
             OfferedTools {
-                tools: Vec::new(),
                 skipped,
+                ..OfferedTools::default()
             }
         }
     }
@@ -133,13 +150,18 @@ pub fn compare(
     on_change: OnChange,
     before: &ApprovedBefore,
 ) -> Result<(ComparedTools, Vec<String>), String> {
-    let OfferedTools { tools, mut skipped } = offer;
+    let OfferedTools {
+        mut tools,
+        others,
+        mut skipped,
+    } = offer;
     if tools.is_empty() && !skipped.is_empty() {
         return Err(format!(
             "none of its tools is valid, so nothing was changed: {}",
             skipped.join("; ")
         ));
     }
+    tools.extend(others);
     let compared = compare_with_approved(tools, on_change, before);
     if compared.no_room > 0 {
         let (most, left_out) = (before.most_records, compared.no_room);

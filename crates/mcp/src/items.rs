@@ -1,0 +1,258 @@
+//! Prompts and resources of servers as items of a catalog, so that the search for tools finds them too.
+//!
+//! Their ids are `SERVER/prompt:NAME` and `SERVER/resource:URI`; a template of resources has its URI with
+//! the variables. If a server has a tool of such a name, the tool has the id, and the item is skipped.
+
+use std::collections::BTreeSet;
+
+use rmcp::model::{Prompt, Resource, ResourceTemplate};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use toolscout_index::{Kind, Tool, ToolId};
+
+use crate::Limits;
+use crate::connection::Offers;
+use toolscout_base::printable::{excerpt, is_hidden};
+
+/// The scheme of resources that are user interfaces of tools: clients show them, and nobody looks for them.
+const APP_SCHEME: &str = "ui:";
+/// The key of a resource's metadata that holds its URI.
+pub const URI: &str = "uri";
+/// The key of a template's metadata that holds its URI with variables.
+pub const URI_TEMPLATE: &str = "uriTemplate";
+/// Characters of a name in a message.
+const NAME_CHARS: usize = 80;
+
+/// The prompts and resources of a server, and why others of them were skipped. `taken` are the ids of its
+/// tools.
+pub fn of_offers(
+    server: &str,
+    offers: &Offers,
+    taken: &BTreeSet<&ToolId>,
+    limits: &Limits,
+) -> (Vec<Tool>, Vec<String>) {
+    let mut read = Read {
+        server,
+        limits,
+        taken: taken.iter().map(|&id| id.clone()).collect(),
+        items: Vec::new(),
+        skipped: Vec::new(),
+    };
+    for prompt in &offers.prompts {
+        read.add(Kind::Prompt, &prompt.name, prompt, |item| {
+            describe_prompt(item, prompt);
+        });
+    }
+    for resource in &offers.resources {
+        if resource.uri.starts_with(APP_SCHEME) {
+            continue;
+        }
+        read.add(Kind::Resource, &resource.uri, resource, |item| {
+            describe_resource(item, resource);
+        });
+    }
+    for template in &offers.templates {
+        if template.uri_template.starts_with(APP_SCHEME) {
+            continue;
+        }
+        read.add(Kind::Resource, &template.uri_template, template, |item| {
+            describe_template(item, template);
+        });
+    }
+    (read.items, read.skipped)
+}
+
+struct Read<'a> {
+    server: &'a str,
+    limits: &'a Limits,
+    taken: BTreeSet<ToolId>,
+    items: Vec<Tool>,
+    skipped: Vec<String>,
+}
+
+impl Read<'_> {
+    fn add(
+        &mut self,
+        kind: Kind,
+        name: &str,
+        entry: &impl Serialize,
+        describe: impl FnOnce(&mut Tool),
+    ) {
+        let item = self.item(kind, name, entry, describe);
+        match item {
+            Ok(item) => {
+                self.taken.insert(item.id.clone());
+                self.items.push(item);
+            }
+            Err(reason) => {
+                let name = excerpt(name, NAME_CHARS);
+                self.skipped
+                    .push(format!("{kind} \"{}\": {reason}", name.escape_default()));
+            }
+        }
+    }
+
+    fn item(
+        &self,
+        kind: Kind,
+        name: &str,
+        entry: &impl Serialize,
+        describe: impl FnOnce(&mut Tool),
+    ) -> Result<Tool, String> {
+        if let Some(hidden) = name.chars().find(|c| is_hidden(*c)) {
+            let code = u32::from(hidden);
+            return Err(format!("its name has the invisible character U+{code:04X}"));
+        }
+        let bytes = serde_json::to_string(entry).map_or(0, |entry| entry.len());
+        if bytes > self.limits.tool_bytes {
+            let most = self.limits.tool_bytes;
+            return Err(format!("it has {bytes} bytes, {most} are allowed"));
+        }
+        let item = Tool::new(self.server, &kind.item_name(name));
+        let mut item = item.map_err(|error| error.to_string())?.of_kind(kind);
+        if self.taken.contains(&item.id) {
+            return Err(format!("its id {} is taken", item.id));
+        }
+        describe(&mut item);
+        let bytes = item.description.len();
+        if bytes > self.limits.description_bytes {
+            let most = self.limits.description_bytes;
+            return Err(format!(
+                "its description has {bytes} bytes, {most} are allowed"
+            ));
+        }
+        item.annotations.read_only_hint = Some(true);
+        item.validate().map_err(|error| error.to_string())?;
+        Ok(item)
+    }
+}
+
+fn describe_prompt(item: &mut Tool, prompt: &Prompt) {
+    item.title.clone_from(&prompt.title);
+    item.description = prompt.description.clone().unwrap_or_default();
+    let (mut properties, mut required) = (Map::new(), Vec::new());
+    for argument in prompt.arguments.iter().flatten() {
+        let mut schema = json!({ "type": "string" });
+        if let Some(description) = &argument.description {
+            schema["description"] = description.as_str().into();
+        }
+        properties.insert(argument.name.clone(), schema);
+        if argument.required == Some(true) {
+            required.push(Value::from(argument.name.as_str()));
+        }
+    }
+    item.input_schema = schema_of(properties, required);
+}
+
+fn describe_resource(item: &mut Tool, resource: &Resource) {
+    item.title = Some(resource.title.clone().unwrap_or(resource.name.clone()));
+    item.description = resource.description.clone().unwrap_or_default();
+    item.metadata
+        .insert(URI.into(), resource.uri.as_str().into());
+    note_type(item, resource.mime_type.as_deref());
+}
+
+fn describe_template(item: &mut Tool, template: &ResourceTemplate) {
+    item.title = Some(template.title.clone().unwrap_or(template.name.clone()));
+    item.description = template.description.clone().unwrap_or_default();
+    let uri = template.uri_template.as_str();
+    item.metadata.insert(URI_TEMPLATE.into(), uri.into());
+    note_type(item, template.mime_type.as_deref());
+    let mut properties = Map::new();
+    for name in variables(uri) {
+        properties.insert(name.to_owned(), json!({ "type": "string" }));
+    }
+    item.input_schema = schema_of(properties, Vec::new());
+}
+
+fn note_type(item: &mut Tool, mime_type: Option<&str>) {
+    if let Some(mime_type) = mime_type {
+        item.metadata.insert("mimeType".into(), mime_type.into());
+    }
+}
+
+/// The names of the variables of a URI template.
+fn variables(template: &str) -> impl Iterator<Item = &str> {
+    let expressions = template.split('{').skip(1);
+    let expressions = expressions.filter_map(|rest| rest.split_once('}'));
+    expressions.flat_map(|(expression, _)| {
+        // The first character may say how the values are joined, the last that there are several.
+        let names = expression.trim_start_matches(['+', '#', '.', '/', ';', '?', '&']);
+        names.split(',').filter_map(|name| {
+            let name = name.split([':', '*']).next()?;
+            (!name.is_empty()).then_some(name)
+        })
+    })
+}
+
+fn schema_of(properties: Map<String, Value>, required: Vec<Value>) -> Map<String, Value> {
+    let mut schema = Map::new();
+    schema.insert("type".into(), "object".into());
+    schema.insert("properties".into(), properties.into());
+    if !required.is_empty() {
+        schema.insert("required".into(), required.into());
+    }
+    schema
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offers() -> Offers {
+        let offers = json!({
+            "prompts": [
+                { "name": "review", "description": "Reviews code.",
+                  "arguments": [{ "name": "file", "description": "Its path.", "required": true }, { "name": "tone" }] },
+                { "name": "bad\u{200b}", "description": "Hidden." },
+            ],
+            "resources": [
+                { "uri": "file:///notes.md", "name": "notes", "mimeType": "text/markdown" },
+                { "uri": "ui://board", "name": "board" },
+            ],
+            "templates": [{ "uriTemplate": "log://{day}/{host}{?lines,level*}", "name": "log", "title": "Logs" }],
+        });
+        let list = |name: &str| offers[name].clone();
+        Offers {
+            prompts: serde_json::from_value(list("prompts")).unwrap(),
+            resources: serde_json::from_value(list("resources")).unwrap(),
+            templates: serde_json::from_value(list("templates")).unwrap(),
+        }
+    }
+
+    #[test]
+    fn prompts_resources_and_templates_are_items_of_their_kinds() {
+        let (items, skipped) = of_offers("s", &offers(), &BTreeSet::new(), &Limits::default());
+        let ids: Vec<&str> = items.iter().map(|item| item.id.as_str()).collect();
+        let log = "s/resource:log://{day}/{host}{?lines,level*}";
+        assert_eq!(ids, ["s/prompt:review", "s/resource:file:///notes.md", log]);
+        assert_eq!(items[0].kind, Kind::Prompt);
+        assert_eq!(items[0].input_schema["required"], json!(["file"]));
+        assert_eq!(
+            items[0].input_schema["properties"]["file"]["description"],
+            "Its path."
+        );
+        assert_eq!(items[1].title.as_deref(), Some("notes"));
+        assert_eq!(items[1].metadata[URI], "file:///notes.md");
+        assert_eq!(items[2].title.as_deref(), Some("Logs"));
+        let names = items[2].input_schema["properties"].as_object().unwrap();
+        let names: Vec<&String> = names.keys().collect();
+        assert_eq!(names, ["day", "host", "lines", "level"]);
+        let [skipped] = skipped.as_slice() else {
+            panic!("{skipped:?}")
+        };
+        assert!(skipped.contains("U+200B"), "{skipped}");
+    }
+
+    #[test]
+    fn a_tool_keeps_its_id() {
+        let tool = ToolId::new("s", "prompt:review").unwrap();
+        let taken = BTreeSet::from([&tool]);
+        let (items, skipped) = of_offers("s", &offers(), &taken, &Limits::default());
+        assert!(items.iter().all(|item| item.id != tool));
+        assert!(
+            skipped[0].contains("s/prompt:review is taken"),
+            "{skipped:?}"
+        );
+    }
+}
