@@ -16,6 +16,7 @@ mod mcp {
     pub mod followed_sink;
     pub mod gateway;
     pub mod http;
+    pub mod kinds;
     pub mod login;
     pub mod peers;
     pub mod pool;

@@ -28,7 +28,7 @@ use super::world::{PATIENCE, Upstream, double, object};
 
 /// A client and what it was told.
 #[derive(Clone, Default)]
-struct Ears {
+pub struct Ears {
     list_changed: Arc<Notify>,
     progressed: Arc<Notify>,
     prompts_changed: Arc<Notify>,
@@ -58,7 +58,7 @@ fn open_gate() -> Arc<Gate> {
     Arc::new(Gate::new(Policies::permissive()))
 }
 
-fn gateway(upstream: &Upstream, config: GatewayConfig) -> Gateway {
+pub fn gateway(upstream: &Upstream, config: GatewayConfig) -> Gateway {
     Gateway::new(
         Arc::new(upstream.catalog.clone()),
         upstream.pool.clone(),
@@ -67,7 +67,7 @@ fn gateway(upstream: &Upstream, config: GatewayConfig) -> Gateway {
     )
 }
 
-async fn client(gateway: &Gateway) -> RunningService<RoleClient, Ears> {
+pub async fn client(gateway: &Gateway) -> RunningService<RoleClient, Ears> {
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     let gateway = gateway.clone();
     tokio::spawn(async move {
@@ -80,7 +80,7 @@ async fn client(gateway: &Gateway) -> RunningService<RoleClient, Ears> {
         .expect("a handshake")
 }
 
-async fn call(
+pub async fn call(
     client: &RunningService<RoleClient, Ears>,
     name: &str,
     arguments: Value,
@@ -115,7 +115,7 @@ fn own_tools_and(found: &[&str]) -> Vec<String> {
         .collect()
 }
 
-fn words(result: &CallToolResult) -> String {
+pub fn words(result: &CallToolResult) -> String {
     result.content[0].as_text().expect("text").text.clone()
 }
 

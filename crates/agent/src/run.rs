@@ -615,7 +615,7 @@ impl Run {
         let searches = self.config.protocol != Protocol::Plan && self.offers_search();
         let mut specs = Vec::new();
         if searches {
-            specs.push(Cow::Owned(meta_tools::search_spec()));
+            specs.push(Cow::Owned(meta_tools::search_spec_with_kinds()));
         }
         if searches && self.config.style == Style::Dispatch {
             specs.push(Cow::Owned(meta_tools::dispatch_spec()));
@@ -666,9 +666,11 @@ impl Run {
         };
         let shown = match (self.offers_search(), self.config.style) {
             (false, _) => self.toolbox.tokens(),
-            (true, Style::Inject) => of(meta_tools::search_spec()) + self.toolbox.tokens(),
+            (true, Style::Inject) => {
+                of(meta_tools::search_spec_with_kinds()) + self.toolbox.tokens()
+            }
             (true, Style::Dispatch) => {
-                of(meta_tools::search_spec())
+                of(meta_tools::search_spec_with_kinds())
                     + of(meta_tools::dispatch_spec())
                     + self.toolbox.pinned_tokens()
             }

@@ -16,6 +16,7 @@ mod client_texts;
 mod elicitation;
 mod kept_results;
 mod offers;
+mod other_items;
 mod own_tools;
 mod plan;
 mod resolve;
@@ -61,6 +62,7 @@ use own_tools::{DESCRIBE_TOOL, LIST_TOOLS, RUN_PLAN};
 use servers::Overview;
 use toolscout_base::config::{ProfileDetail, ResultFormat};
 use toolscout_base::printable::excerpt;
+use toolscout_finder::finder::items::{self, Audience};
 use toolscout_finder::finder::meta_tools::{self, FindConfig};
 use toolscout_finder::finder::model_names::{CALL_TOOL, TOOL_SEARCH};
 use toolscout_finder::finder::search::{Found, SearchRequest, off_async_threads, why_not_searched};
@@ -514,8 +516,12 @@ impl Session {
             Ok(names) => names,
             Err(message) => return failed(&message),
         };
-        let (mut tools, mut problems) = (Vec::new(), Vec::new());
+        let (mut tools, mut others, mut problems) = (Vec::new(), Vec::new(), Vec::new());
         for name in names {
+            if let Some(item) = self.shared.other_item(&name).await {
+                others.push(items::whole(&item, Audience::Client));
+                continue;
+            }
             match self.resolve(&resolve::NamedCall::of(&name)).await {
                 Ok(tool) => tools.push(tool),
                 // It is in no catalog; the notes at the ends of long results name it.
@@ -524,12 +530,15 @@ impl Session {
             }
         }
         // One wrong name among several is no failure.
-        if tools.is_empty() {
+        if tools.is_empty() && others.is_empty() {
             return failed(&problems.join("\n"));
         }
         let max_tokens = self.shared.config.answer_tokens;
         let mut answer =
             search_answer::whole_definitions(&tools, max_tokens, &|id| self.shared.unavailable(id));
+        if !others.is_empty() {
+            answer.insert("others".into(), others.into());
+        }
         if !problems.is_empty() {
             answer.insert("problems".into(), problems.into());
         }

@@ -71,7 +71,7 @@ fn own_tool(title: &str, spec: ToolSpec, hints: ToolAnnotations) -> McpTool {
 }
 
 fn search(servers: &str) -> ToolSpec {
-    let mut spec = meta_tools::search_spec();
+    let mut spec = meta_tools::search_spec_with_kinds();
     if !servers.is_empty() {
         spec.description = format!("{}\n{servers}", spec.description);
     }

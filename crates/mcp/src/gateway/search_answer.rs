@@ -7,6 +7,7 @@ use toolscout_index::formats::{Emit, is_called, model_name, model_names};
 use toolscout_index::{CompanionOf, Tool, ToolId};
 
 use toolscout_base::budget;
+use toolscout_finder::finder::items::{self, Audience};
 use toolscout_finder::finder::meta_tools::{self, MoreTools};
 use toolscout_finder::finder::search::Found;
 use toolscout_finder::finder::toolbox::Injection;
@@ -110,6 +111,10 @@ pub fn describe(
     if !more.is_empty() {
         answer.insert("more".into(), more.into());
     }
+    let others = items::describe(&found.items, Audience::Client);
+    if !others.is_empty() {
+        answer.insert("others".into(), others.into());
+    }
     if let Some(injection) = injection {
         let added = names_in_list(injection, &injection.added);
         answer.insert("added_to_your_list".into(), added);
@@ -119,7 +124,7 @@ pub fn describe(
         }
     }
     // Also beside tools: of several names or queries, some may have found nothing.
-    if tools.is_empty() || found.no_match.is_some() {
+    if (tools.is_empty() && found.items.is_empty()) || found.no_match.is_some() {
         let (reason, nearest) = match &found.no_match {
             Some(no_match) => (no_match.reason.as_str(), no_match.nearest.as_slice()),
             None => ("nothing was found; try other words", &[][..]),

@@ -1,0 +1,85 @@
+//! Prompts and resources of servers in the search of the gateway.
+
+use serde_json::{Value, json};
+use toolscout::mcp::GatewayConfig;
+use toolscout_index::{Kind, Tool, ToolId};
+
+use super::gateway::{call, client, gateway, words};
+use super::world::{Upstream, double};
+
+#[tokio::test]
+async fn prompts_resources_and_skills_are_found_with_how_they_are_used() {
+    let servers = vec![double("a", &["offers"]), double("plain", &[])];
+    let upstream = Upstream::start(servers).await;
+    let skill = Tool::new("", "skill:greeting")
+        .unwrap()
+        .of_kind(Kind::Skill);
+    let mut skill = skill.with_description("How to greet a person");
+    skill.metadata.insert("body".into(), "Say hello.".into());
+    let mut writer = upstream.catalog.writer().unwrap();
+    writer.upsert(&[skill]).unwrap();
+    writer.commit().unwrap();
+    drop(writer);
+    let searcher = upstream.catalog.searcher();
+    for id in [
+        "a/prompt:greet",
+        "a/resource:memo:all",
+        "a/resource:memo:{day}/list",
+    ] {
+        let id = ToolId::parse(id).unwrap();
+        assert!(searcher.has(&id), "{id}: {:?}", searcher.count_by_kind());
+    }
+
+    let client = client(&gateway(&upstream, GatewayConfig::default())).await;
+    let ask = async |name: &str, given: Value| -> Value {
+        let answer = call(&client, name, given).await;
+        serde_json::from_str(&words(&answer)).unwrap()
+    };
+    let plain = ask("tool_search", json!({ "query": "greet a person" })).await;
+    assert!(plain.get("others").is_none(), "{plain}");
+    let kinds = json!(["prompt", "skill", "resource"]);
+    let found = ask(
+        "tool_search",
+        json!({ "query": "greet a person", "kinds": kinds }),
+    )
+    .await;
+    let others = found["others"].as_array().unwrap();
+    let of = |kind: &str| others.iter().find(|other| other["kind"] == kind);
+    let prompt = of("prompt").expect("a prompt");
+    assert_eq!(prompt["id"], "a/prompt:greet");
+    let how = prompt["how_to_use"].as_str().unwrap();
+    assert!(how.contains("`prompts/get`, name \"a__greet\""), "{how}");
+    let how = of("skill").expect("a skill")["how_to_use"]
+        .as_str()
+        .unwrap();
+    assert!(how.contains("`describe_tool`"), "{how}");
+    assert_eq!(found["tools"], json!([]), "{found}");
+    let memo = ask(
+        "tool_search",
+        json!({ "query": "memo", "kinds": ["resource"] }),
+    )
+    .await;
+    let how = memo["others"].to_string();
+    assert!(
+        how.contains("`resources/read`, URI \\\"memo:all\\\""),
+        "{how}"
+    );
+
+    let read = ask("describe_tool", json!({ "names": ["skill:greeting"] })).await;
+    assert_eq!(read["others"][0]["text"], "Say hello.", "{read}");
+    let listed = ask("list_tools", json!({ "server": "a" })).await;
+    assert!(!listed.to_string().contains("prompt:"), "{listed}");
+    let refused = call(&client, "call_tool", json!({ "name": "skill:greeting" })).await;
+    assert_eq!(refused.is_error, Some(true));
+    let wrong = call(
+        &client,
+        "tool_search",
+        json!({ "query": "x", "kinds": ["skills"] }),
+    )
+    .await;
+    assert!(
+        words(&wrong).contains("skill or agent"),
+        "{}",
+        words(&wrong)
+    );
+}
