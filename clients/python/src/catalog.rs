@@ -14,7 +14,7 @@ use pyo3::types::{PyDict, PyList, PyString, PyType};
 use serde_json::{Value, json};
 use toolscout_index::query::MAX_K;
 use toolscout_index::{
-    Changes as EngineChanges, EmbedProgress, Filter, Query, SearchOptions, Searcher, ToolId, Writer,
+    Changes as EngineChanges, EmbedProgress, Filter, Kind, Query, SearchOptions, Searcher, ToolId, Writer,
 };
 use toolscout_native::input::{self, Invalid, Reader, Selection};
 use toolscout_native::opening::{self, Opening};
@@ -259,7 +259,7 @@ impl Catalog {
     /// Finds the tools that fit a request in plain words, or an exact name; several requests at once
     /// are merged into one list. What is not given comes from the settings, then from the catalog.
     #[pyo3(signature = (
-        query, *, limit=None, mode=None, servers=None, tags=None, ids=None, read_only=None, destructive=None,
+        query, *, limit=None, mode=None, kinds=None, servers=None, tags=None, ids=None, read_only=None, destructive=None,
         explain=false, fold_duplicates=false, whole=false, ranker=true, budget_ms=None, min_confidence=None,
         min_score=None, fusion=None, dense_weight=None, companions=None,
     ))]
@@ -273,6 +273,7 @@ impl Catalog {
         query: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = argument::limit)] limit: Option<i64>,
         #[pyo3(from_py_with = argument::mode)] mode: Option<String>,
+        kinds: Option<&Bound<'_, PyAny>>,
         servers: Option<&Bound<'_, PyAny>>,
         tags: Option<&Bound<'_, PyAny>>,
         ids: Option<&Bound<'_, PyAny>>,
@@ -299,7 +300,10 @@ impl Catalog {
             companions,
             fold_duplicates: fold_duplicates.then_some(true),
         };
+        let kinds = set("kinds", kinds)?;
+        let kinds: Result<BTreeSet<Kind>, _> = kinds.iter().map(|kind| kind.parse()).collect();
         let filter = Filter {
+            kinds: kinds.or_raise(py)?,
             servers: set("servers", servers)?,
             tags: set("tags", tags)?,
             ids: set("ids", ids)?.into(),

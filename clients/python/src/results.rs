@@ -60,6 +60,12 @@ impl Hit {
         decimal(self.hit.score)
     }
 
+    /// What it is: `tool`, unless the search asked for other kinds.
+    #[getter]
+    fn kind(&self) -> &'static str {
+        self.hit.kind.as_str()
+    }
+
     /// The positions of the texts of the query that found it.
     #[getter]
     fn matched_queries(&self) -> Vec<usize> {
@@ -273,6 +279,8 @@ impl Results {
             .hits
             .iter()
             .map(|hit| hit.get().hit.tool.shared())
+            // A model can call nothing else.
+            .filter(|tool| tool.kind.is_tool())
             .collect();
         let Some(max_tokens) = max_tokens else {
             let all: Vec<_> = tools.iter().map(Arc::as_ref).collect();

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         """The options of a search, by the names that the engine has for them too."""
 
         limit: int
+        kinds: str | list[str]
         servers: str | list[str]
         tags: str | list[str]
         ids: str | list[str]
@@ -140,7 +141,7 @@ def _path(*parts: str) -> str:
     return "/v1/" + "/".join(urllib.parse.quote(part, safe="") for part in parts)
 
 
-FILTERS = ("servers", "tags", "ids")
+FILTERS = ("kinds", "servers", "tags", "ids")
 FORMER = {
     "k": "`k` is now called `limit`",
     "filter": "`filter` is now `servers`, `tags`, `ids`, `read_only` and `destructive`",

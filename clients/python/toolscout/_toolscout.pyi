@@ -12,6 +12,7 @@ from toolscout import api_types
 from toolscout.toolbox import ToolboxOptions, ToolboxState
 
 Mode = Literal["lexical", "dense", "hybrid", "auto"]
+Kind = Literal["tool", "prompt", "resource", "skill", "agent"]
 Fusion = Literal["convex", "rrf"]
 ToolFormat = Literal[
     "openai",
@@ -132,6 +133,8 @@ class Hit:
     def description(self) -> str: ...
     @property
     def score(self) -> float: ...
+    @property
+    def kind(self) -> Kind: ...
     @property
     def matched_queries(self) -> list[int]: ...
     @property
@@ -316,6 +319,7 @@ class Catalog:
         *,
         limit: int | None = None,
         mode: Mode | None = None,
+        kinds: Kind | Sequence[Kind] | None = None,
         servers: str | Sequence[str] | None = None,
         tags: str | Sequence[str] | None = None,
         ids: str | Sequence[str] | None = None,

@@ -14,7 +14,7 @@ use napi_derive::napi;
 use serde_json::{Value, json};
 use toolscout_index::query::MAX_K;
 use toolscout_index::{
-    EmbedProgress, Filter, Query, SearchOptions, Tool as EngineTool, ToolId, Writer,
+    EmbedProgress, Filter, Kind, Query, SearchOptions, Tool as EngineTool, ToolId, Writer,
 };
 use toolscout_native::evaluation::evaluate;
 use toolscout_native::input::{self, Invalid, Reader, Selection};
@@ -58,6 +58,8 @@ pub struct SearchRequest {
     pub min_confidence: Option<f64>,
     /// Whether tools that find what a hit needs are put behind it.
     pub companions: Option<bool>,
+    /// Only of these kinds; tools alone by default.
+    pub kinds: Option<Vec<String>>,
     /// Only of these servers.
     pub servers: Option<Vec<String>>,
     /// Only with one of these tags.
@@ -440,7 +442,11 @@ impl SearchRequest {
             companions: self.companions,
             fold_duplicates: self.fold_duplicates,
         };
+        let kinds = self.kinds.unwrap_or_default();
+        let kinds: std::result::Result<BTreeSet<Kind>, _> =
+            kinds.iter().map(|kind| kind.parse()).collect();
         let filter = Filter {
+            kinds: kinds.or_reject()?,
             servers: set(self.servers),
             tags: set(self.tags),
             ids: set(self.ids).into(),

@@ -96,7 +96,7 @@ impl Results {
     pub fn tools(&self, format: String, max_tokens: Option<f64>) -> Result<String> {
         let emit = format.parse::<Emit>().or_reject()?;
         let Some(max_tokens) = max_tokens else {
-            let all: Vec<_> = self.tools.iter().map(|tool| &**tool).collect();
+            let all: Vec<_> = self.callable().map(|tool| &**tool).collect();
             return Ok(formats::emit(&all, emit).to_string());
         };
         let (least, most) = (budget::MIN_TOKENS, budget::MAX_TOKENS);
@@ -106,8 +106,15 @@ impl Results {
             );
             return Err(invalid_query(message));
         }
-        let tools: Vec<Arc<_>> = self.tools.iter().map(HitTool::shared).collect();
+        let tools: Vec<Arc<_>> = self.callable().map(HitTool::shared).collect();
         let fitted = budget::fit(&tools, emit, max_tokens as usize);
         Ok(fitted.value.to_string())
+    }
+}
+
+impl Results {
+    /// The found tools, without items of other kinds: a model can call nothing else.
+    fn callable(&self) -> impl Iterator<Item = &HitTool> {
+        self.tools.iter().filter(|tool| tool.kind.is_tool())
     }
 }

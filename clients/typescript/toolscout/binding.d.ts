@@ -208,6 +208,8 @@ export interface SearchRequest {
   minConfidence?: number
   /** Whether tools that find what a hit needs are put behind it. */
   companions?: boolean
+  /** Only of these kinds; tools alone by default. */
+  kinds?: Array<string>
   /** Only of these servers. */
   servers?: Array<string>
   /** Only with one of these tags. */

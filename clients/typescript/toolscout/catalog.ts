@@ -7,7 +7,7 @@ import { calling, callingNow, ending, environment, type LongCall } from "./envir
 import { warnDeprecated } from "./errors.js";
 import type { Evaluation } from "./evaluation.js";
 import { queryLines, readTools, type Queries, type Tools } from "./input.js";
-import { Results } from "./results.js";
+import { type Kind, Results } from "./results.js";
 import { Tool } from "./tool.js";
 
 type Schemas = components["schemas"];
@@ -43,6 +43,8 @@ export interface SearchOptions {
   /** Most hits, 1 to 50. */
   limit?: number;
   mode?: "lexical" | "dense" | "hybrid" | "auto";
+  /** What may be found; tools alone if not given. */
+  kinds?: Kind | readonly Kind[];
   /** Only tools of these servers. */
   servers?: string | readonly string[];
   /** Only tools with one of these tags. */
@@ -99,6 +101,7 @@ const LIST = { servers: "any", tags: "any" };
 const SEARCH = {
   limit: "number",
   mode: "string",
+  kinds: "any",
   ...LIST,
   ids: "any",
   readOnly: "boolean",
@@ -237,6 +240,7 @@ export class Catalog {
     const request = {
       ...options,
       queries,
+      kinds: someTexts("kinds", options.kinds),
       servers: someTexts("servers", options.servers),
       tags: someTexts("tags", options.tags),
       ids: someTexts("ids", options.ids),

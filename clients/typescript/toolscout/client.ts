@@ -11,6 +11,7 @@ import type { components } from "./api_types.js";
 import type { ClientTools } from "./bodies.js";
 import { ApiError, ConnectionFailedError, ToolscoutError, warnDeprecated } from "./errors.js";
 import { EventReader, Resumption } from "./events.js";
+import type { Kind } from "./results.js";
 
 export { ApiError, ConnectionFailedError, ToolscoutError };
 export type { ClientTools };
@@ -22,6 +23,7 @@ export type SearchAnswer = Schemas["SearchAnswer"];
 export interface SearchParameters
   extends Omit<Schemas["SearchRequest"], "query" | "queries" | "k" | "filter"> {
   limit?: number;
+  kinds?: Kind | readonly Kind[];
   servers?: string | readonly string[];
   tags?: string | readonly string[];
   ids?: string | readonly string[];
@@ -572,13 +574,13 @@ type FormerParameters = Pick<Schemas["SearchRequest"], "k" | "filter">;
 function searchBody(query: string | string[], parameters: SearchParameters): object {
   const { k, filter } = parameters as FormerParameters;
   const known = { ...parameters, k: undefined, filter: undefined };
-  const { limit, servers, tags, ids, readOnly, destructive, ...others } = known;
+  const { limit, kinds, servers, tags, ids, readOnly, destructive, ...others } = known;
   if (k !== undefined) warnDeprecated("`k` is now called `limit`");
   if (filter !== undefined) {
     warnDeprecated("`filter` is now `servers`, `tags`, `ids`, `readOnly` and `destructive`");
   }
   const list = (value?: string | readonly string[]) => (typeof value === "string" ? [value] : value);
-  const given = { servers: list(servers), tags: list(tags), ids: list(ids), read_only: readOnly, destructive };
+  const given = { kinds: list(kinds), servers: list(servers), tags: list(tags), ids: list(ids), read_only: readOnly, destructive };
   const restricting = Object.entries(given).filter(([, value]) => value !== undefined);
   const whole = { ...filter, ...Object.fromEntries(restricting) };
   const text = typeof query === "string" ? { query } : { queries: query };

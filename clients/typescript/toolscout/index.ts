@@ -23,7 +23,7 @@ export type { LongCall } from "./environment.js";
 export { ApiError, ConnectionFailedError, ToolscoutError } from "./errors.js";
 export type { AnsweredQuery, Evaluation, Figure, JudgedQuery } from "./evaluation.js";
 export type { Queries, Tools } from "./input.js";
-export { Hit, Results, type CompanionOf, type Degraded, type Match, type NoMatch } from "./results.js";
+export { Hit, Results, type CompanionOf, type Degraded, type Kind, type Match, type NoMatch } from "./results.js";
 export {
   Toolbox,
   type Injection,

@@ -27,8 +27,12 @@ export interface CompanionOf {
   reason: string;
 }
 
+/** What an item of a catalog is. */
+export type Kind = "tool" | "prompt" | "resource" | "skill" | "agent";
+
 interface HitFields {
   id: string;
+  kind?: Kind;
   name: string;
   server: string;
   description: string;
@@ -69,6 +73,8 @@ const TOOLS = { maxTokens: "number or null" };
 export class Hit {
   /** The tool's id, `server/name`. */
   readonly id: string;
+  /** What it is: `tool`, unless the search asked for other kinds. */
+  readonly kind: Kind;
   /** The name within its server. */
   readonly name: string;
   /** The server; empty for a tool without one. */
@@ -94,6 +100,7 @@ export class Hit {
   /** @internal */
   constructor(fields: HitFields, tool: () => Tool) {
     this.id = fields.id;
+    this.kind = fields.kind ?? "tool";
     this.name = fields.name;
     this.server = fields.server;
     this.modelName = fields.model_name;
