@@ -18,6 +18,7 @@ mod mcp {
     pub mod http;
     pub mod kinds;
     pub mod login;
+    pub mod notices;
     pub mod peers;
     pub mod pool;
     pub mod program;

@@ -1,10 +1,12 @@
 //! A connection to a server: the handshake, the list of tools, calls, and closing.
 
 mod listing;
+mod notices;
 mod offers;
 mod one_request;
 mod questions;
 mod reasons;
+mod updates;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,7 +20,7 @@ use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
     CancelledNotificationParam, ClientConfig, ClientRequest, ElicitRequestParams, ElicitResult,
     MetaObject, ProgressNotificationParam, ProtocolVersion, RequestId, RequestMetaObject,
-    ServerResult, SubscriptionFilter,
+    ResourceUpdatedNotificationParam, ServerNotification, ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, PeerRequestOptions,
@@ -50,9 +52,12 @@ use toolscout_base::printable::{excerpt, line};
 use toolscout_gate::tools::Arguments;
 
 pub use listing::ListedTools;
+pub use notices::{Audience, Level, LogMessage, Notice, severity};
+use notices::{LogLevels, LogText, Notices};
 pub use offers::Offers;
 use questions::CallsAtWork;
 pub use questions::{CallingClient, ModelAnswer, ModelQuestion};
+use updates::Listening;
 
 /// Most characters of a server's text in messages of this program.
 const QUOTED_CHARS: usize = 300;
@@ -205,6 +210,8 @@ pub struct CallContext {
     pub client: Option<Arc<dyn CallingClient>>,
     /// What the client tells the server besides the arguments (`_meta`).
     pub meta: Arguments,
+    /// From which level on the client reads log messages, if it has said so.
+    pub log_level: Option<Level>,
 }
 
 /// A connection to a server.
@@ -223,6 +230,7 @@ pub struct Connection {
     has_key: bool,
     /// What it offers besides tools, as it was listed last.
     offers: CachedOffers,
+    listening: Listening,
 }
 
 impl Connection {
@@ -365,8 +373,15 @@ impl Connection {
         context: &CallContext,
     ) -> Result<CallToolResult, CallError> {
         let mut params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
-        if !context.meta.is_empty() {
-            params.meta = Some(RequestMetaObject(MetaObject(context.meta.clone())));
+        let mut meta = RequestMetaObject(MetaObject(context.meta.clone()));
+        // In a session, the server has been told once.
+        if !self.has_session()
+            && let Some(level) = context.log_level
+        {
+            meta.set_log_level(level);
+        }
+        if !meta.0.0.is_empty() {
+            params.meta = Some(meta);
         }
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let times = self.limits.call;
@@ -569,6 +584,10 @@ pub struct Connector {
     pub(super) watchdog: Arc<Watchdog>,
     /// Incremented when the prompts or resources of any server may have changed.
     pub(super) offers_changed: watch::Sender<u64>,
+    /// What servers tell clients unasked.
+    pub(super) notices: Notices,
+    /// What sessions read of the log messages.
+    pub(super) log_levels: Arc<LogLevels>,
 }
 
 /// An attempt to connect to a server, in one way or another.
@@ -718,7 +737,7 @@ impl<'a> Attempt<'a> {
             lifecycle,
             process,
             has_key: self.has_key,
-            offers_changed: self.connector.offers_changed.clone(),
+            shared: self.connector.clone(),
         }
     }
 }
@@ -737,7 +756,8 @@ struct Opening {
     lifecycle: Lifecycle,
     process: Option<Process>,
     has_key: bool,
-    offers_changed: watch::Sender<u64>,
+    /// What it shares with connections to other servers.
+    shared: Connector,
 }
 
 impl Opening {
@@ -750,7 +770,8 @@ impl Opening {
             progress: ProgressDispatcher::default(),
             list_changed: Arc::default(),
             offers_version: Arc::default(),
-            offers_changed: self.offers_changed.clone(),
+            offers_changed: self.shared.offers_changed.clone(),
+            notices: self.shared.notices.clone(),
             server: Arc::clone(&self.server),
             calls: Arc::default(),
         };
@@ -855,6 +876,7 @@ impl Opening {
             limits,
             has_key,
             offers: CachedOffers::default(),
+            listening: Listening::default(),
         }
     }
 }
@@ -902,25 +924,38 @@ impl Running {
     }
 }
 
-/// Without a session, a server notifies only subscribers of changes of its list.
+/// Without a session, a server notifies only subscribers of changes of its lists.
 fn subscribe_if_needed(peer: &Peer<RoleClient>, handler: &Handler, stop: &CancellationToken) {
     let Some(info) = peer.peer_info() else { return };
-    let notifies = match &info.capabilities.tools {
-        Some(tools) => tools.list_changed == Some(true),
-        None => false,
-    };
     // With a handshake there is a session, and its client is notified unasked.
-    if info.protocol_version.has_initialize() || !notifies {
+    if info.protocol_version.has_initialize() {
         return;
     }
-    let (peer, list_changed) = (peer.clone(), Arc::clone(&handler.list_changed));
+    let all = SubscriptionFilter::builder()
+        .tools_list_changed()
+        .prompts_list_changed()
+        .resources_list_changed()
+        .build();
+    let filter = all.supported_by(&info.capabilities);
+    if filter == SubscriptionFilter::new() {
+        return;
+    }
+    let (peer, handler) = (peer.clone(), handler.clone());
     let listening = async move {
-        let filter = SubscriptionFilter::builder().tools_list_changed().build();
         let Ok(mut subscription) = peer.listen(filter).await else {
             return;
         };
-        while let Ok(Some(_)) = subscription.next().await {
-            list_changed.notify_one();
+        while let Ok(Some(told)) = subscription.next().await {
+            match told {
+                ServerNotification::ToolListChangedNotification(_) => {
+                    handler.list_changed.notify_one();
+                }
+                ServerNotification::PromptListChangedNotification(_)
+                | ServerNotification::ResourceListChangedNotification(_) => {
+                    handler.offers_have_changed();
+                }
+                _ => {}
+            }
         }
     };
     let stop = stop.clone();
@@ -1033,6 +1068,7 @@ struct Handler {
     offers_version: Arc<AtomicU64>,
     /// The same over all servers.
     offers_changed: watch::Sender<u64>,
+    notices: Notices,
     server: Arc<str>,
     calls: Arc<CallsAtWork>,
 }
@@ -1053,6 +1089,24 @@ impl ClientHandler for Handler {
         _: NotificationContext<RoleClient>,
     ) {
         self.progress.handle_notification(update).await;
+    }
+
+    async fn on_logging_message(&self, message: LogText, _: NotificationContext<RoleClient>) {
+        match self.calls.audience() {
+            Some(audience) => self.notices.log(&self.server, audience, message),
+            None => {
+                let server = &self.server;
+                tracing::debug!(%server, "a log message is for no client: calls of several keys are open");
+            }
+        }
+    }
+
+    async fn on_resource_updated(
+        &self,
+        updated: ResourceUpdatedNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        self.notices.updated(&self.server, &updated.uri);
     }
 
     fn on_tool_list_changed(
@@ -1167,7 +1221,7 @@ mod tests {
             lifecycle: Lifecycle::Initialize,
             process: None,
             has_key: false,
-            offers_changed: watch::Sender::default(),
+            shared: Connector::default(),
         };
         let (reader, writer) = split(client);
         let transport = AsyncRwTransport::new_client(reader, writer);

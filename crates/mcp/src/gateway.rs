@@ -12,9 +12,11 @@
 
 mod calling_client;
 mod calls;
+mod capabilities;
 mod client_texts;
 mod elicitation;
 mod kept_results;
+mod notices;
 mod offers;
 mod other_items;
 mod own_tools;
@@ -25,18 +27,19 @@ mod servers;
 mod waiting_calls;
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::http::request::Parts;
 use parking_lot::Mutex;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
-    ContentBlock, ErrorData, GetPromptRequestParams, GetPromptResponse, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, MetaObject,
-    PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResponse, RequestMetaObject, ResultType, ServerCapabilities, ServerConfig,
-    SubscriptionFilter, Tool as McpTool,
+    ContentBlock, ErrorData, GetPromptRequestParams, GetPromptResponse, InitializeRequestParams,
+    InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, MetaObject, PaginatedRequestParams, ProgressNotificationParam,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, RequestMetaObject,
+    ResultType, ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter,
+    Tool as McpTool, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, RoleServer, SubscriptionContext};
 use rmcp::{ServerHandler, ServiceExt};
@@ -55,8 +58,10 @@ use crate::implementation;
 use crate::pool::{Pool, ServerAnswer};
 use calling_client::{Questions, WaitingClient};
 use calls::{CallDirectory, WINDOW};
+use capabilities::Feature;
 use elicitation::{ElicitationApprover, OpenQuestions, Reply};
 use kept_results::{KeptResults, Reader};
+use notices::{ForwardedLogs, LevelRequest, LogReader, MAX_SUBSCRIPTIONS, Wishes, session_of};
 use offers::Links;
 use own_tools::{DESCRIBE_TOOL, LIST_TOOLS, RUN_PLAN};
 use servers::Overview;
@@ -387,6 +392,8 @@ impl Gateway {
             id,
             toolbox: Mutex::new(toolbox),
             list_version,
+            declared: OnceLock::new(),
+            wishes: Arc::default(),
             _end: ended.clone().drop_guard(),
             ended,
             _place: place,
@@ -440,6 +447,9 @@ pub struct Session {
     toolbox: Mutex<Toolbox>,
     /// Incremented whenever the list of tools changes.
     list_version: watch::Sender<u64>,
+    /// What the client was told at the handshake, where there was one.
+    declared: OnceLock<ServerCapabilities>,
+    wishes: Arc<Wishes>,
     /// Is cancelled with the end of the session.
     ended: CancellationToken,
     _end: DropGuard,
@@ -449,6 +459,7 @@ pub struct Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.shared.results.forget_session(&self.id);
+        self.shared.pool.forget_log_level(&self.id);
     }
 }
 
@@ -773,6 +784,11 @@ impl Session {
         let id = called.id.clone();
         let (steps, forwarding) = start_forwarding_progress(context).unzip();
         let (calling, questions) = self.call_context(context, &caller, steps);
+        let reader = LogReader {
+            key: caller.who.clone(),
+            session: session_of(&caller.who, &caller.conversation),
+        };
+        let logs = self.start_forwarding_logs(context, reader);
         let directory = CallDirectory {
             shared,
             id: id.clone(),
@@ -790,7 +806,8 @@ impl Session {
         self.teach(context, &id, &outcome).await;
         // It holds the sender of the progress, which ends the forwarding task.
         drop(directory);
-        finish_progress(forwarding).await;
+        finish(forwarding).await;
+        finish(logs.map(ForwardedLogs::finish)).await;
         if let Some(question) = elicitation.question() {
             return Ok(question.into());
         }
@@ -817,14 +834,15 @@ impl Session {
         caller: &Caller,
         progress: Option<mpsc::Sender<Progress>>,
     ) -> (CallContext, Questions) {
-        let session = format!("{} {}", caller.who, caller.conversation);
+        let session = session_of(&caller.who, &caller.conversation);
         let within = self.shared.gate.policies().approval_timeout_s.duration();
-        let (client, questions) = WaitingClient::of(context, session, within);
+        let (client, questions) = WaitingClient::of(context, (caller.who.clone(), session), within);
         let calling = CallContext {
             progress,
             cancelled: context.ct.clone(),
-            client: client.map(|client| Arc::new(client) as _),
+            client: Some(Arc::new(client)),
             meta: forwarded_meta(&context.meta),
+            log_level: self.log_level(context),
         };
         (calling, questions)
     }
@@ -987,24 +1005,52 @@ impl Session {
 
 impl ServerHandler for Session {
     fn get_info(&self) -> ServerConfig {
-        // Servers that offer prompts or resources may connect later.
-        let tools = ServerCapabilities::builder()
-            .enable_completions()
-            .enable_prompts()
-            .enable_prompts_list_changed()
-            .enable_resources()
-            .enable_resources_list_changed()
-            .enable_tools();
-        let capabilities = match self.shared.config.style {
-            Style::Inject => tools.enable_tool_list_changed().build(),
-            Style::Dispatch => tools.build(),
-        };
-        ServerConfig::new(capabilities)
+        ServerConfig::new(self.shared.capabilities())
             .with_server_info(implementation())
             .with_instructions(instructions(
                 self.shared.search.count(),
                 self.shared.config.style,
             ))
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        context.peer.set_peer_info(request.clone());
+        let result = self.negotiate_initialize(&request)?;
+        let _ = self.declared.set(result.capabilities.clone());
+        Ok(result)
+    }
+
+    async fn set_level(
+        &self,
+        request: LevelRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.check(Feature::Logging, "logging/setLevel")?;
+        self.read_logs_from(&request).await;
+        Ok(())
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.check(Feature::Subscriptions, "resources/subscribe")?;
+        self.add_subscription(request.uri, &context).await
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.check(Feature::Subscriptions, "resources/unsubscribe")?;
+        self.remove_subscription(&request.uri);
+        Ok(())
     }
 
     async fn list_tools(
@@ -1042,6 +1088,7 @@ impl ServerHandler for Session {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
+        self.check(Feature::Prompts, "prompts/list")?;
         Ok(ListPromptsResult::with_all_items(self.prompts().await))
     }
 
@@ -1050,6 +1097,7 @@ impl ServerHandler for Session {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
+        self.check(Feature::Prompts, "prompts/get")?;
         Ok(self.prompt(request, &context).await?.into())
     }
 
@@ -1058,6 +1106,7 @@ impl ServerHandler for Session {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
+        self.check(Feature::Resources, "resources/list")?;
         Ok(ListResourcesResult::with_all_items(self.resources().await))
     }
 
@@ -1066,6 +1115,7 @@ impl ServerHandler for Session {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        self.check(Feature::Resources, "resources/templates/list")?;
         let templates = self.resource_templates().await;
         Ok(ListResourceTemplatesResult::with_all_items(templates))
     }
@@ -1075,6 +1125,7 @@ impl ServerHandler for Session {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
+        self.check(Feature::Resources, "resources/read")?;
         Ok(self.resource(request, &context).await?.into())
     }
 
@@ -1083,14 +1134,13 @@ impl ServerHandler for Session {
         request: CompleteRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
+        self.check(Feature::Completions, "completion/complete")?;
         self.completion(request).await
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let shared = Arc::clone(&self.shared);
-        let telling = tell_of_offers(context.peer.clone(), shared.pool.offers_changed());
-        let ended = self.ended.clone();
-        tokio::spawn(async move { ended.run_until_cancelled(telling).await });
+        self.start_telling(context.peer.clone(), &context.extensions);
         if let Some(texts) = shared.texts.clone() {
             let ended = self.ended.clone();
             tokio::spawn(async move { texts.write(context.peer, &shared, &ended).await });
@@ -1101,11 +1151,16 @@ impl ServerHandler for Session {
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        let everything = SubscriptionFilter::builder()
+        let mut everything = SubscriptionFilter::builder()
             .tools_list_changed()
             .prompts_list_changed()
             .resources_list_changed()
             .build();
+        let mut resources = requested.resource_subscriptions.clone();
+        if let Some(resources) = &mut resources {
+            resources.truncate(MAX_SUBSCRIPTIONS);
+        }
+        everything.resource_subscriptions = resources;
         Some(requested.intersection(&everything))
     }
 
@@ -1113,9 +1168,11 @@ impl ServerHandler for Session {
         let mut list_version = self.list_version.subscribe();
         let mut offers_version = self.shared.pool.offers_changed();
         let sink = context.sink();
+        let mut telling = std::pin::pin!(self.tell_subscriber(&context));
         loop {
             let is_told = tokio::select! {
                 () = context.cancelled() => return Ok(()),
+                () = &mut telling => return Ok(()),
                 changed = list_version.changed() => {
                     changed.is_ok() && sink.notify_tool_list_changed().await.is_ok()
                 }
@@ -1217,8 +1274,8 @@ fn start_forwarding_progress(
     Some((sender, task))
 }
 
-/// Waits until the progress of a call was sent, which is before its result.
-async fn finish_progress(forwarding: Option<JoinHandle<()>>) {
+/// Waits until what belongs to a call was sent, which is before its result.
+async fn finish(forwarding: Option<JoinHandle<()>>) {
     if let Some(forwarding) = forwarding {
         let _ = timeout(PROGRESS_PATIENCE, forwarding).await;
     }

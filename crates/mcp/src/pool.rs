@@ -1,6 +1,8 @@
 //! The connections to all servers, each maintained by a task of its own, and the one function that
 //! calls their tools.
 
+mod subscriptions;
+
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -9,10 +11,10 @@ use std::time::{Duration, Instant, SystemTime};
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use parking_lot::{Mutex, MutexGuard};
-use rmcp::model::CallToolResult;
+use rmcp::model::{CallToolResult, ServerCapabilities};
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::sync::{Notify, OwnedMutexGuard, Semaphore, watch};
+use tokio::sync::{Notify, OwnedMutexGuard, Semaphore, broadcast, watch};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -23,14 +25,17 @@ use crate::Limits;
 use crate::changes::{ApprovedBefore, ComparedTools, Flag, OnChange};
 use crate::config::{ServerConfig, Transport};
 use crate::connection::{
-    CallContext, CallError, Connection, Connector, ListError, ListedTools, Offers,
+    CallContext, CallError, Connection, Connector, Level, ListError, ListedTools, Notice, Offers,
 };
 use crate::login::{Logins, has_authorization};
 use crate::outcome::Outcome;
 use crate::sink::CatalogSink;
 use crate::sync::{self, Synced};
+use subscriptions::Subscriptions;
 use toolscout_gate::tools::{AbsentServer, Arguments, Callable, Called, ToolFailure, Toolset};
 use toolscout_state::approved::Approved;
+
+pub use subscriptions::Subscription;
 
 /// Shortest time between two lists of a server's tools, whatever asks for the second.
 const MIN_REFRESH: Duration = Duration::from_millis(200);
@@ -108,6 +113,9 @@ struct Server {
     last_used: Mutex<Instant>,
     /// What it offered besides tools when it was stopped.
     kept_offers: Mutex<Arc<Offers>>,
+    /// What it can do; `None` until it was connected for the first time.
+    capabilities: Mutex<Option<ServerCapabilities>>,
+    subscriptions: Subscriptions,
     /// When the state of the connection began, and what was synced last.
     progress: Mutex<Progress>,
     /// Held while a list is written or a person's decision is, so that neither undoes the other.
@@ -331,6 +339,57 @@ impl Pool {
         self.shared.connector.offers_changed.subscribe()
     }
 
+    /// What servers tell clients unasked, from now on.
+    pub fn notices(&self) -> broadcast::Receiver<Notice> {
+        self.shared.connector.notices.listen()
+    }
+
+    /// What each of these servers can do; `None` for one that was never connected.
+    pub fn capabilities(
+        &self,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Vec<Option<ServerCapabilities>> {
+        let mut capabilities = Vec::new();
+        for (name, server) in &self.shared.servers {
+            if is_wanted(name) {
+                capabilities.push(server.capabilities.lock().clone());
+            }
+        }
+        capabilities
+    }
+
+    /// Notes from which level on a session reads log messages, and tells it to the servers.
+    pub async fn set_log_level(&self, session: &str, level: Level) {
+        let levels = &self.shared.connector.log_levels;
+        levels.set(session, level);
+        let lowest = levels.lowest().unwrap_or(level);
+        let mut setting = Vec::new();
+        for server in self.shared.servers.values() {
+            if let Some(connection) = server.ready_connection() {
+                setting.push(async move { connection.set_log_level(lowest).await });
+            }
+        }
+        join_all(setting).await;
+    }
+
+    /// Forgets the level of a session that has ended.
+    pub fn forget_log_level(&self, session: &str) {
+        self.shared.connector.log_levels.forget(session);
+    }
+
+    /// Subscribes a client to a resource of a server.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn subscribe(&self, server: &str, uri: String) -> Result<Subscription, CallError> {
+        match self.shared.servers.get(server) {
+            Some(server) => server.subscribe(uri).await,
+            None => Err(CallError::NoServer {
+                server: server.to_owned(),
+            }),
+        }
+    }
+
     /// The names of all servers.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.shared.servers.keys().map(String::as_str)
@@ -496,6 +555,8 @@ impl Server {
             wanted: Notify::new(),
             last_used: Mutex::new(Instant::now()),
             kept_offers: Mutex::default(),
+            capabilities: Mutex::default(),
+            subscriptions: Subscriptions::default(),
             progress: Mutex::new(Progress {
                 since: SystemTime::now(),
                 synced_at: None,
@@ -605,6 +666,14 @@ impl Server {
         })
     }
 
+    /// The connection, if there is one now.
+    fn ready_connection(&self) -> Option<Arc<Connection>> {
+        match &*self.state.borrow() {
+            ServerState::Ready(connection) => Some(Arc::clone(connection)),
+            _ => None,
+        }
+    }
+
     fn kept_offers(&self) -> Arc<Offers> {
         let kept = self.kept_offers.lock();
         Arc::clone(&kept)
@@ -614,8 +683,11 @@ impl Server {
         *self.last_used.lock() = Instant::now();
     }
 
-    /// How long it has not been called; zero while it is.
+    /// How long it has not been called; zero while it is, or while a client waits for changes.
     fn unused_for(&self) -> Duration {
+        if !self.subscriptions.is_empty() {
+            return Duration::ZERO;
+        }
         if self.calls.available_permits() < self.limits.calls_at_once {
             return Duration::ZERO;
         }
@@ -872,7 +944,7 @@ impl ConnectionTask {
             }
             // Also when the list could not be written: the tools in the catalog are those of the
             // last list, and can be called.
-            self.ready(connection);
+            self.ready(connection).await;
             let refresh = if synced.is_some() {
                 self.server.limits.refresh
             } else {
@@ -896,7 +968,18 @@ impl ConnectionTask {
         }
     }
 
-    fn ready(&self, connection: &Arc<Connection>) {
+    async fn ready(&self, connection: &Arc<Connection>) {
+        let is_new = self.server.ready_connection().is_none();
+        if is_new {
+            // Before clients can see it.
+            *self.server.capabilities.lock() = Some(connection.capabilities());
+            if let Some(level) = self.connector.log_levels.lowest() {
+                connection.set_log_level(level).await;
+            }
+            // Apart, since a server may take its time for each.
+            let (server, connection) = (Arc::clone(&self.server), Arc::clone(connection));
+            tokio::spawn(async move { server.subscriptions.renew(&connection).await });
+        }
         self.server.state.send_if_modified(|state| {
             if matches!(state, ServerState::Ready(_)) {
                 return false;

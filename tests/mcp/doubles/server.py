@@ -22,6 +22,9 @@ WRITING = threading.Lock()
 CANCELLED = {}
 ANSWERS = {}
 LISTS = 0
+LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+LEVEL = ["info"]
+SUBSCRIBED = []
 
 
 def tool(name, description="Does it.", schema=None):
@@ -79,9 +82,12 @@ def tools():
             ("told", "Answers with what it was told besides the arguments."),
             ("links", "Links to a resource that it does not list."),
             ("raw", "Answers with the result that it is given."),
+            ("logs", "Writes a message of the level that it is given to the log."),
+            ("updates", "Tells that a resource has changed."),
+            ("subscribed", "Which subscriptions it was asked for."),
             ("refuses", "Answers with the error that it is given, and no request's id."),
         ]
-        if name in BEHAVIOURS
+        if name in BEHAVIOURS or (name == "subscribed" and "updates" in BEHAVIOURS)
     ]
 
 
@@ -161,6 +167,16 @@ def call(request, params):
         notify("notifications/prompts/list_changed")
         notify("notifications/resources/list_changed")
         return {"content": [{"type": "resource_link", "uri": "notes:7", "name": "note"}]}
+    if name == "logs":
+        # From the level on that it was told.
+        if LEVELS.index(arguments["level"]) >= LEVELS.index(LEVEL[0]):
+            notify("notifications/message", {"level": arguments["level"], "logger": "worker", "data": arguments})
+        return text("written")
+    if name == "updates":
+        notify("notifications/resources/updated", {"uri": arguments.get("uri", "memo:all")})
+        return text("told")
+    if name == "subscribed":
+        return text(json.dumps(SUBSCRIBED))
     if name == "raw":
         return arguments["result"]
     if name == "refuses":
@@ -192,6 +208,9 @@ def offer(method, params):
     if method == "resources/read":
         text = os.environ.get("SAYS", "") + params["uri"]
         return {"contents": [{"uri": params["uri"], "text": text, "_meta": {"own": 2}}]}
+    if method in ("resources/subscribe", "resources/unsubscribe") and "updates" in BEHAVIOURS:
+        SUBSCRIBED.append(f"{method.removeprefix('resources/')} {params['uri']}")
+        return {}
     if method == "completion/complete":
         return {"completion": {"values": [params["argument"]["value"] + "-done"]}}
     return None
@@ -224,7 +243,10 @@ def answer(message):
             return
         capabilities = {"tools": {"listChanged": True}}
         if "offers" in BEHAVIOURS:
-            capabilities |= {"prompts": {}, "resources": {}, "completions": {}}
+            resources = {"subscribe": True} if "updates" in BEHAVIOURS else {}
+            capabilities |= {"prompts": {}, "resources": resources, "completions": {}}
+        if "logs" in BEHAVIOURS:
+            capabilities["logging"] = {}
         info = {"name": "double", "version": "1"}
         result = {"protocolVersion": "2025-06-18", "capabilities": capabilities, "serverInfo": info}
     elif method == "tools/list":
@@ -233,6 +255,8 @@ def answer(message):
             result = list_tools(params)
         except LookupError as error:
             return send({"jsonrpc": "2.0", "id": request, "error": {"code": -32602, "message": str(error)}})
+    elif method == "logging/setLevel" and "logs" in BEHAVIOURS:
+        LEVEL[0], result = params["level"], {}
     elif method == "tools/call":
         result = call(request, params)
     elif "offers" in BEHAVIOURS and (offered := offer(method, params)) is not None:

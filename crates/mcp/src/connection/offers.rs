@@ -128,7 +128,7 @@ impl Connection {
         }
     }
 
-    async fn in_time<T>(
+    pub(super) async fn in_time<T>(
         &self,
         request: impl Future<Output = Result<T, ServiceError>>,
     ) -> Result<T, CallError> {

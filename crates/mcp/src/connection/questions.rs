@@ -13,6 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::notices::Audience;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use rmcp::model::{
@@ -49,6 +50,9 @@ pub trait CallingClient: fmt::Debug + Send + Sync {
     /// Tells clients apart.
     fn session(&self) -> &str;
 
+    /// Who the client acts for: several clients may have one key.
+    fn key(&self) -> &str;
+
     /// Asks the person at the client. `server` is who asks.
     ///
     /// # Errors
@@ -70,6 +74,8 @@ pub trait CallingClient: fmt::Debug + Send + Sync {
 #[derive(Debug, Default)]
 pub struct CallsAtWork {
     calls: Mutex<BTreeMap<usize, Option<Arc<dyn CallingClient>>>>,
+    /// Who made the last call: `None` before the first, and within for a call of no client.
+    last_key: Mutex<Option<Option<String>>>,
     next: AtomicUsize,
     open_questions: AtomicUsize,
 }
@@ -90,6 +96,8 @@ impl CallsAtWork {
     /// Notes a call.
     pub fn begin(self: &Arc<Self>, client: Option<Arc<dyn CallingClient>>) -> CallAtWork {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let key = client.as_ref().map(|client| client.key().to_owned());
+        *self.last_key.lock() = Some(key);
         self.calls.lock().insert(number, client);
         CallAtWork {
             number,
@@ -100,6 +108,31 @@ impl CallsAtWork {
     /// Whether somebody is being asked, so that calls wait for a person or a model.
     pub fn is_asking(&self) -> bool {
         self.open_questions.load(Ordering::Relaxed) > 0
+    }
+
+    /// Who may read what the server writes to its log now: the client of the open calls, or the key of
+    /// the last one, since a message may come after its call. `None` if that is no client, or several.
+    pub fn audience(&self) -> Option<Audience> {
+        let calls = self.calls.lock();
+        let mut clients = calls.values();
+        let Some(first) = clients.next() else {
+            return match &*self.last_key.lock() {
+                None => Some(Audience::Everyone),
+                Some(key) => key.clone().map(Audience::Key),
+            };
+        };
+        let first = first.as_ref()?;
+        let mut audience = Audience::Session(first.session().to_owned());
+        for other in clients {
+            let other = other.as_ref()?;
+            if other.key() != first.key() {
+                return None;
+            }
+            if other.session() != first.session() {
+                audience = Audience::Key(first.key().to_owned());
+            }
+        }
+        Some(audience)
     }
 
     /// Asks the person at the client whose calls these are. Nobody answers for a person: without one, the
@@ -201,6 +234,10 @@ mod tests {
             self.0
         }
 
+        fn key(&self) -> &str {
+            self.0.trim_end_matches(char::is_numeric)
+        }
+
         async fn elicit(&self, _: &str, _: ElicitRequestParams) -> Result<ElicitResult, ErrorData> {
             Ok(ElicitResult::new(ElicitationAction::Accept))
         }
@@ -239,6 +276,23 @@ mod tests {
         assert_eq!(asked(&calls).await, ElicitationAction::Cancel);
         drop((of_b, of_agent));
         assert!(!calls.is_asking());
+    }
+
+    #[test]
+    fn a_log_message_is_for_the_client_of_the_open_calls() {
+        let calls = Arc::new(CallsAtWork::default());
+        let person = |name| Some(Arc::new(Person(name)) as Arc<dyn CallingClient>);
+        assert_eq!(calls.audience(), Some(Audience::Everyone));
+        let first = calls.begin(person("a1"));
+        assert_eq!(calls.audience(), Some(Audience::Session("a1".into())));
+        let second = calls.begin(person("a2"));
+        assert_eq!(calls.audience(), Some(Audience::Key("a".into())));
+        let other = calls.begin(person("b"));
+        assert_eq!(calls.audience(), None);
+        drop((first, second, other));
+        assert_eq!(calls.audience(), Some(Audience::Key("b".into())));
+        drop(calls.begin(None));
+        assert_eq!(calls.audience(), None, "an agent's call");
     }
 
     #[tokio::test]

@@ -8,7 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ErrorData};
+use rmcp::model::{
+    ClientCapabilities, ElicitRequestParams, ElicitResult, ElicitationAction, ErrorData,
+};
 use rmcp::service::{Peer, RequestContext, RoleServer, ServiceError};
 use tokio::sync::{mpsc, oneshot};
 
@@ -28,6 +30,7 @@ const MAX_WAITING: usize = 16;
 /// stream of the call, and from elsewhere on a stream that the client need not have.
 pub struct WaitingClient {
     session: String,
+    key: String,
     takes_forms: bool,
     takes_urls: bool,
     has_model: bool,
@@ -59,33 +62,33 @@ impl fmt::Debug for WaitingClient {
 }
 
 impl WaitingClient {
-    /// The client of a request, and the questions to it. There is no client if it takes no requests
-    /// while it waits.
+    /// The client of a request, and the questions to it.
     pub fn of(
         context: &RequestContext<RoleServer>,
-        session: String,
+        (key, session): (String, String),
         within: Duration,
-    ) -> (Option<Self>, Questions) {
-        let mut questions = Questions {
+    ) -> (Self, Questions) {
+        let (sender, waiting) = mpsc::channel(MAX_WAITING);
+        let questions = Questions {
             peer: context.peer.clone(),
             within,
-            waiting: None,
+            waiting: Some(waiting),
         };
+        // A client of the newest protocol takes no requests while it waits.
         let capabilities = match context.client_capabilities() {
             Some(capabilities) if !asks_by_result(context) => capabilities,
-            _ => return (None, questions),
+            _ => ClientCapabilities::default(),
         };
-        let (sender, waiting) = mpsc::channel(MAX_WAITING);
-        questions.waiting = Some(waiting);
         let elicitation = capabilities.elicitation.as_ref();
         let client = WaitingClient {
             session,
-            takes_forms: takes_forms(context),
+            key,
+            takes_forms: takes_forms(&capabilities),
             takes_urls: elicitation.is_some_and(|elicitation| elicitation.url.is_some()),
             has_model: capabilities.sampling.is_some(),
             questions: sender,
         };
-        (Some(client), questions)
+        (client, questions)
     }
 
     async fn ask<T>(&self, question: impl FnOnce(Reply<T>) -> Question) -> Result<T, ErrorData> {
@@ -145,6 +148,10 @@ impl Question {
 impl CallingClient for WaitingClient {
     fn session(&self) -> &str {
         &self.session
+    }
+
+    fn key(&self) -> &str {
+        &self.key
     }
 
     async fn elicit(

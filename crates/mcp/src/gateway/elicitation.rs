@@ -14,8 +14,9 @@ use async_trait::async_trait;
 use lru::LruCache;
 use parking_lot::Mutex;
 use rmcp::model::{
-    CallToolRequestParams, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
-    ElicitationSchema, InputRequest, InputRequiredResult, InputResponses, ProtocolVersion,
+    CallToolRequestParams, ClientCapabilities, ElicitRequest, ElicitRequestParams, ElicitResult,
+    ElicitationAction, ElicitationSchema, InputRequest, InputRequiredResult, InputResponses,
+    ProtocolVersion,
 };
 use rmcp::service::{RequestContext, RoleServer, ServiceError};
 use serde_json::{Value, json};
@@ -261,7 +262,8 @@ impl<'a> ElicitationApprover<'a> {
 #[async_trait]
 impl Approver for ElicitationApprover<'_> {
     async fn ask(&self, request: ApprovalRequest) -> Answer {
-        if !takes_forms(self.context) {
+        let capabilities = self.context.client_capabilities();
+        if !takes_forms(&capabilities.unwrap_or_default()) {
             if let Some(waiting) = &self.shared.waiting {
                 return self.ask_elsewhere(waiting, request).await;
             }
@@ -311,11 +313,8 @@ pub fn asks_by_result(context: &RequestContext<RoleServer>) -> bool {
 }
 
 /// Whether the client supports forms. One that declares elicitation without a kind does.
-pub fn takes_forms(context: &RequestContext<RoleServer>) -> bool {
-    let Some(capabilities) = context.client_capabilities() else {
-        return false;
-    };
-    match capabilities.elicitation {
+pub fn takes_forms(capabilities: &ClientCapabilities) -> bool {
+    match &capabilities.elicitation {
         Some(elicitation) => elicitation.form.is_some() || elicitation.url.is_none(),
         None => false,
     }

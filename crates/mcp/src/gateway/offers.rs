@@ -25,7 +25,7 @@ use toolscout_index::{Tool, ToolId};
 
 use super::{GatewayState, NAME_CHARS, Session};
 use crate::connection::{CallError, Offers};
-use crate::pool::Pool;
+use crate::pool::{Pool, Subscription};
 use toolscout_base::printable::excerpt;
 
 /// Between a server and the name of its prompt, as in the names of tools.
@@ -76,12 +76,15 @@ fn uri_of(block: &ContentBlock) -> Option<&String> {
 enum Asked {
     Prompt(GetPromptRequestParams),
     Resource(ReadResourceRequestParams),
+    /// To tell when the resource with this URI changes.
+    Changes(String),
 }
 
 /// What the server answered.
 enum Given {
     Prompt(GetPromptResult),
     Resource(ReadResourceResult),
+    Changes(Subscription),
 }
 
 impl Session {
@@ -144,7 +147,7 @@ impl Session {
                 prompt.result_type = Some(ResultType::COMPLETE);
                 Ok(prompt)
             }
-            Given::Resource(_) => Err(ErrorData::internal_error("not a prompt", None)),
+            _ => Err(ErrorData::internal_error("not a prompt", None)),
         }
     }
 
@@ -179,6 +182,22 @@ impl Session {
             }
         }
         Ok(result)
+    }
+
+    /// Subscribes to the changes of a resource.
+    ///
+    /// # Errors
+    /// For an unknown URI, if the gate refuses, and those of the server.
+    pub(super) async fn subscription(
+        &self,
+        uri: &str,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Subscription, ErrorData> {
+        let (server, uri) = self.shared.resource_of(uri).await?;
+        match self.ask(&server, Asked::Changes(uri), context).await? {
+            Given::Changes(subscription) => Ok(subscription),
+            _ => Err(ErrorData::internal_error("not a subscription", None)),
+        }
     }
 
     /// Completes an argument of a prompt or of a template.
@@ -263,7 +282,7 @@ impl GatewayState {
     }
 
     /// Whether clients may know of a server.
-    fn may_know(&self, server: &str) -> bool {
+    pub(super) fn may_know(&self, server: &str) -> bool {
         match &self.profile {
             Some(profile) => profile.may_have_server(server),
             None => true,
@@ -407,6 +426,11 @@ impl Asked {
         let (name, description, property) = match self {
             Asked::Prompt(_) => ("prompts_get", "Reads a prompt", "name"),
             Asked::Resource(_) => ("resources_read", "Reads a resource", "uri"),
+            Asked::Changes(_) => (
+                "resources_subscribe",
+                "Waits for changes of a resource",
+                "uri",
+            ),
         };
         let tool = Tool::new(server, name);
         let tool = tool.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
@@ -424,6 +448,7 @@ impl Asked {
         let arguments = match self {
             Asked::Prompt(params) => json!({ "name": params.name, "arguments": params.arguments }),
             Asked::Resource(params) => json!({ "uri": params.uri }),
+            Asked::Changes(uri) => json!({ "uri": uri }),
         };
         match arguments {
             Value::Object(arguments) => arguments,
@@ -445,6 +470,10 @@ impl Question {
         match self.asked.clone() {
             Asked::Prompt(params) => connection.prompt(params).await.map(Given::Prompt),
             Asked::Resource(params) => connection.resource(params).await.map(Given::Resource),
+            Asked::Changes(uri) => {
+                let subscribed = self.pool.subscribe(&self.server, uri).await;
+                subscribed.map(Given::Changes)
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ use toolscout_index::Tool;
 use super::calls::CallDirectory;
 use super::elicitation::{asks_by_result, takes_forms};
 use super::resolve::NamedCall;
-use super::{NAME_CHARS, Session, failed, finish_progress, start_forwarding_progress};
+use super::{NAME_CHARS, Session, failed, finish, start_forwarding_progress};
 use crate::connection::Progress;
 use toolscout_base::printable::excerpt;
 use toolscout_gate::gate::{Call, Caller, Decision};
@@ -52,7 +52,8 @@ impl Session {
             }
         });
         // The client would repeat the plan with the answer, and the steps before would run again.
-        let is_asked_elsewhere = self.shared.waiting.is_some() && !takes_forms(context);
+        let capabilities = context.client_capabilities().unwrap_or_default();
+        let is_asked_elsewhere = self.shared.waiting.is_some() && !takes_forms(&capabilities);
         let mut for_a_person = Vec::new();
         if asks_by_result(context) || is_asked_elsewhere {
             for_a_person.extend(checked.shown.iter().filter_map(needs_a_person));
@@ -120,7 +121,7 @@ impl Session {
         }
         drop(running);
         drop(progress);
-        finish_progress(forwarding).await;
+        finish(forwarding).await;
         execution
     }
 

@@ -1,0 +1,189 @@
+//! What servers tell clients unasked: log messages, and that a resource has changed.
+#![expect(
+    deprecated,
+    reason = "servers and clients of these versions have no other way to log"
+)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rmcp::model::{LoggingLevel, LoggingMessageNotificationParam};
+use serde_json::Value;
+use tokio::sync::broadcast;
+
+use toolscout_base::printable::excerpt;
+
+/// How severe a log message is.
+pub type Level = LoggingLevel;
+
+/// A log message as a server sends it.
+pub type LogText = LoggingMessageNotificationParam;
+
+/// Notices that wait for a client that is slow; then the oldest are dropped.
+const QUEUE: usize = 256;
+/// Most bytes of the data of a log message; more would fill the memory with waiting messages.
+const MAX_DATA_BYTES: usize = 64 << 10;
+
+/// What a server has told.
+#[derive(Clone, Debug)]
+pub enum Notice {
+    /// A log message.
+    Log(Arc<LogMessage>),
+    /// A resource has changed.
+    Updated {
+        /// Whose resource it is.
+        server: Arc<str>,
+        /// Its URI at the server.
+        uri: Arc<str>,
+    },
+}
+
+/// A log message, and who may read it.
+#[derive(Clone, Debug)]
+pub struct LogMessage {
+    /// Who wrote it.
+    pub server: Arc<str>,
+    /// Who may read it.
+    pub audience: Audience,
+    /// The message as clients get it: its logger begins with the name of the server.
+    pub message: LoggingMessageNotificationParam,
+}
+
+/// Who may read a log message. It may contain data of the call that the server works on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// No client has made a call yet.
+    Everyone,
+    /// All sessions of one key.
+    Key(String),
+    /// One session.
+    Session(String),
+}
+
+impl Audience {
+    /// Whether a client is one of them.
+    pub fn has(&self, key: &str, session: &str) -> bool {
+        match self {
+            Audience::Everyone => true,
+            Audience::Key(of) => of == key,
+            Audience::Session(of) => of == session,
+        }
+    }
+}
+
+/// Sends notices of all servers to all sessions.
+#[derive(Clone, Debug)]
+pub struct Notices(broadcast::Sender<Notice>);
+
+impl Default for Notices {
+    fn default() -> Self {
+        Notices(broadcast::channel(QUEUE).0)
+    }
+}
+
+impl Notices {
+    /// Receives what is told from now on.
+    pub fn listen(&self) -> broadcast::Receiver<Notice> {
+        self.0.subscribe()
+    }
+
+    /// Passes on a log message.
+    pub fn log(
+        &self,
+        server: &Arc<str>,
+        audience: Audience,
+        mut message: LoggingMessageNotificationParam,
+    ) {
+        let logger = match message.logger {
+            Some(logger) => format!("{server}/{logger}"),
+            None => server.to_string(),
+        };
+        message.logger = Some(logger);
+        let data = message.data.to_string();
+        if data.len() > MAX_DATA_BYTES {
+            message.data = Value::String(excerpt(&data, MAX_DATA_BYTES));
+        }
+        let server = Arc::clone(server);
+        self.send(Notice::Log(Arc::new(LogMessage {
+            server,
+            audience,
+            message,
+        })));
+    }
+
+    /// Passes on that a resource has changed.
+    pub fn updated(&self, server: &Arc<str>, uri: &str) {
+        let server = Arc::clone(server);
+        self.send(Notice::Updated {
+            server,
+            uri: uri.into(),
+        });
+    }
+
+    fn send(&self, notice: Notice) {
+        // Without a session nobody listens.
+        let _ = self.0.send(notice);
+    }
+}
+
+/// The levels that sessions have asked for. Servers are shared, so they write what the most curious
+/// session reads.
+#[derive(Debug, Default)]
+pub struct LogLevels(Mutex<BTreeMap<String, Level>>);
+
+impl LogLevels {
+    /// Notes what a session reads.
+    pub fn set(&self, session: &str, level: Level) {
+        self.0.lock().insert(session.to_owned(), level);
+    }
+
+    /// The session has ended.
+    pub fn forget(&self, session: &str) {
+        self.0.lock().remove(session);
+    }
+
+    /// The lowest level that a session reads, if one has asked for any.
+    pub fn lowest(&self) -> Option<Level> {
+        let levels = self.0.lock();
+        levels
+            .values()
+            .copied()
+            .min_by_key(|level| severity(*level))
+    }
+}
+
+/// The place of a level in the order of levels.
+pub fn severity(level: Level) -> u8 {
+    level as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_curious_session_decides_the_level() {
+        let levels = LogLevels::default();
+        assert_eq!(levels.lowest(), None);
+        levels.set("a", Level::Error);
+        levels.set("b", Level::Debug);
+        assert_eq!(levels.lowest(), Some(Level::Debug));
+        levels.forget("b");
+        assert_eq!(levels.lowest(), Some(Level::Error));
+    }
+
+    #[test]
+    fn a_message_names_its_server_and_is_bounded() {
+        let notices = Notices::default();
+        let mut heard = notices.listen();
+        let data = Value::String("x".repeat(1 << 20));
+        let message = LoggingMessageNotificationParam::new(Level::Info, data);
+        notices.log(&"files".into(), Audience::Everyone, message);
+        let Ok(Notice::Log(log)) = heard.try_recv() else {
+            panic!("there is no message")
+        };
+        assert_eq!(log.message.logger.as_deref(), Some("files"));
+        assert!(log.message.data.to_string().len() < MAX_DATA_BYTES + 100);
+    }
+}
