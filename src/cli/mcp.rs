@@ -153,6 +153,8 @@ impl Args {
                 self.policy.apply_to(&mut policies);
                 let mut servers = self.mcp.config(&context.settings.data)?;
                 servers.limits.call = call_times;
+                // The only client is the user's own.
+                servers.passes_roots = true;
                 let default = GatewayConfig::default();
                 let config = GatewayConfig {
                     find: FindConfig {

@@ -6,6 +6,7 @@ mod offers;
 mod one_request;
 mod questions;
 mod reasons;
+mod roots;
 mod updates;
 
 use std::future::Future;
@@ -18,9 +19,10 @@ use reqwest::{Client, StatusCode, redirect};
 use rmcp::handler::client::progress::ProgressDispatcher;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
-    CancelledNotificationParam, ClientConfig, ClientRequest, ElicitRequestParams, ElicitResult,
-    MetaObject, ProgressNotificationParam, ProtocolVersion, RequestId, RequestMetaObject,
-    ResourceUpdatedNotificationParam, ServerNotification, ServerResult, SubscriptionFilter,
+    CancelledNotificationParam, ClientConfig, ClientRequest, CustomRequest, CustomResult,
+    ElicitRequestParams, ElicitResult, MetaObject, ProgressNotificationParam, ProtocolVersion,
+    RequestId, RequestMetaObject, ResourceUpdatedNotificationParam, ServerNotification,
+    ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, PeerRequestOptions,
@@ -56,7 +58,9 @@ pub use notices::{Audience, Level, LogMessage, Notice, severity};
 use notices::{LogLevels, LogText, Notices};
 pub use offers::Offers;
 use questions::CallsAtWork;
-pub use questions::{CallingClient, ModelAnswer, ModelQuestion};
+pub use questions::{APPS, CallingClient, ELICITATION, ModelAnswer, ModelQuestion};
+use roots::ListedRoots;
+pub use roots::Roots;
 use updates::Listening;
 
 /// Most characters of a server's text in messages of this program.
@@ -588,6 +592,8 @@ pub struct Connector {
     pub(super) notices: Notices,
     /// What sessions read of the log messages.
     pub(super) log_levels: Arc<LogLevels>,
+    /// The folders of the client.
+    pub(super) roots: Arc<Roots>,
 }
 
 /// An attempt to connect to a server, in one way or another.
@@ -772,6 +778,7 @@ impl Opening {
             offers_version: Arc::default(),
             offers_changed: self.shared.offers_changed.clone(),
             notices: self.shared.notices.clone(),
+            roots: Arc::clone(&self.shared.roots),
             server: Arc::clone(&self.server),
             calls: Arc::default(),
         };
@@ -1069,6 +1076,7 @@ struct Handler {
     /// The same over all servers.
     offers_changed: watch::Sender<u64>,
     notices: Notices,
+    roots: Arc<Roots>,
     server: Arc<str>,
     calls: Arc<CallsAtWork>,
 }
@@ -1149,9 +1157,33 @@ impl ClientHandler for Handler {
         self.calls.create_message(question).await
     }
 
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleClient>,
+    ) -> Result<CustomResult, ErrorData> {
+        match request.params {
+            Some(question) if request.method == ELICITATION => {
+                let answer = self.calls.elicit_unread(&self.server, question).await;
+                answer.map(CustomResult::new)
+            }
+            _ => {
+                let code = rmcp::model::ErrorCode::METHOD_NOT_FOUND;
+                Err(ErrorData::new(code, request.method, None))
+            }
+        }
+    }
+
+    async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListedRoots, ErrorData> {
+        self.roots.list().await
+    }
+
     fn get_info(&self) -> ClientConfig {
-        ClientConfig::new(questions::capabilities(), implementation())
-            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+        ClientConfig::new(
+            questions::capabilities(self.roots.are_passed()),
+            implementation(),
+        )
+        .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 }
 

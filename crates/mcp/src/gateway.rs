@@ -1141,10 +1141,24 @@ impl ServerHandler for Session {
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let shared = Arc::clone(&self.shared);
         self.start_telling(context.peer.clone(), &context.extensions);
+        let has_roots = match context.peer.peer_info() {
+            Some(info) => info.capabilities.roots.is_some(),
+            None => false,
+        };
+        if has_roots {
+            shared
+                .pool
+                .set_client_with_roots(context.peer.clone())
+                .await;
+        }
         if let Some(texts) = shared.texts.clone() {
             let ended = self.ended.clone();
             tokio::spawn(async move { texts.write(context.peer, &shared, &ended).await });
         }
+    }
+
+    async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {
+        self.shared.pool.roots_changed().await;
     }
 
     fn accepted_subscription_filter(

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use parking_lot::{Mutex, MutexGuard};
 use rmcp::model::{CallToolResult, ServerCapabilities};
+use rmcp::service::{Peer, RoleServer};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, OwnedMutexGuard, Semaphore, broadcast, watch};
@@ -62,16 +63,22 @@ pub struct PoolConfig {
     pub limits: Limits,
     /// The logins at servers.
     pub logins: Logins,
+    /// Whether servers may ask for the folders of the client (roots), the only one.
+    pub passes_roots: bool,
 }
 
 impl PoolConfig {
     /// What connects to the servers.
     pub fn connector(&self) -> Connector {
-        Connector {
+        let connector = Connector {
             limits: self.limits,
             logins: self.logins.clone(),
             ..Connector::default()
+        };
+        if self.passes_roots {
+            connector.roots.pass();
         }
+        connector
     }
 }
 
@@ -375,6 +382,26 @@ impl Pool {
     /// Forgets the level of a session that has ended.
     pub fn forget_log_level(&self, session: &str) {
         self.shared.connector.log_levels.forget(session);
+    }
+
+    /// Sets the client whose folders servers may ask for, where they may.
+    pub async fn set_client_with_roots(&self, client: Peer<RoleServer>) {
+        self.shared.connector.roots.set_client(client);
+        self.roots_changed().await;
+    }
+
+    /// Tells the servers that the folders of the client have changed.
+    pub async fn roots_changed(&self) {
+        if !self.shared.connector.roots.are_passed() {
+            return;
+        }
+        let mut telling = Vec::new();
+        for server in self.shared.servers.values() {
+            if let Some(connection) = server.ready_connection() {
+                telling.push(async move { connection.roots_changed().await });
+            }
+        }
+        join_all(telling).await;
     }
 
     /// Subscribes a client to a resource of a server.

@@ -13,12 +13,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use serde_json::{Map, Value, json};
+
 use super::notices::Audience;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use rmcp::model::{
     ClientCapabilities, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
-    ElicitResult, ElicitationAction, ErrorData, FormElicitationCapability,
+    ElicitResult, ElicitationAction, ErrorData, FormElicitationCapability, RootsCapabilities,
     UrlElicitationCapability,
 };
 use toolscout_gate::gate::redact::names_secret;
@@ -28,11 +30,19 @@ pub type ModelQuestion = CreateMessageRequestParams;
 /// What the model answers.
 pub type ModelAnswer = CreateMessageResult;
 
+/// The method with which a server asks a person.
+pub const ELICITATION: &str = "elicitation/create";
+/// The extension for apps (MCP Apps).
+pub const APPS: &str = "io.modelcontextprotocol/ui";
+/// The type of their pages.
+const APP_TYPE: &str = "text/html;profile=mcp-app";
+
 /// Questions of one server that may be open at once.
 const MAX_OPEN: usize = 16;
 
 /// What a server may ask. Whether the client of a call supports it is known only when the call is made.
-pub fn capabilities() -> ClientCapabilities {
+/// `has_roots` says whether there can be a client with folders.
+pub fn capabilities(has_roots: bool) -> ClientCapabilities {
     let mut capabilities = ClientCapabilities::builder()
         .enable_elicitation()
         .enable_sampling()
@@ -41,6 +51,15 @@ pub fn capabilities() -> ClientCapabilities {
         elicitation.form = Some(FormElicitationCapability::default());
         elicitation.url = Some(UrlElicitationCapability::default());
     }
+    if has_roots {
+        let mut roots = RootsCapabilities::default();
+        roots.list_changed = Some(true);
+        capabilities.roots = Some(roots);
+    }
+    // Servers show their apps only to those that say so. Which client shows them is not known yet.
+    let mut apps = Map::new();
+    apps.insert("mimeTypes".into(), json!([APP_TYPE]));
+    capabilities.extensions = Some(BTreeMap::from([(APPS.to_owned(), apps)]));
     capabilities
 }
 
@@ -62,6 +81,12 @@ pub trait CallingClient: fmt::Debug + Send + Sync {
         server: &str,
         question: ElicitRequestParams,
     ) -> Result<ElicitResult, ErrorData>;
+
+    /// Asks the person with a form that this program cannot read, as it came.
+    ///
+    /// # Errors
+    /// If the client refuses.
+    async fn elicit_unread(&self, server: &str, question: Value) -> Result<Value, ErrorData>;
 
     /// Asks the client's model.
     ///
@@ -146,10 +171,7 @@ impl CallsAtWork {
         question: ElicitRequestParams,
     ) -> Result<ElicitResult, ErrorData> {
         if let Some(field) = secret_in(&question) {
-            let message = format!(
-                "the form asks for the secret {field:?}, which MCP forbids; ask for it with a URL"
-            );
-            return Err(ErrorData::invalid_params(message, None));
+            return Err(refused_secret(field));
         }
         match self.asked_client() {
             Some((client, _open)) => client.elicit(server, question).await,
@@ -160,6 +182,23 @@ impl CallsAtWork {
                 );
                 Ok(ElicitResult::new(ElicitationAction::Cancel))
             }
+        }
+    }
+
+    /// Asks the person with a form of a kind that the SDK cannot read, such as one of a later version.
+    ///
+    /// # Errors
+    /// For a form that asks for a secret, and those of the client.
+    pub async fn elicit_unread(&self, server: &str, question: Value) -> Result<Value, ErrorData> {
+        if let Some(properties) = question.pointer("/requestedSchema/properties")
+            && let Some(properties) = properties.as_object()
+            && let Some(field) = properties.keys().find(|field| names_secret(field))
+        {
+            return Err(refused_secret(field));
+        }
+        match self.asked_client() {
+            Some((client, _open)) => client.elicit_unread(server, question).await,
+            None => Ok(json!({ "action": "cancel" })),
         }
     }
 
@@ -208,6 +247,12 @@ impl Drop for OpenQuestion<'_> {
     }
 }
 
+fn refused_secret(field: &str) -> ErrorData {
+    let message =
+        format!("the form asks for the secret {field:?}, which MCP forbids; ask for it with a URL");
+    ErrorData::invalid_params(message, None)
+}
+
 /// The field of a form that asks for a secret.
 fn secret_in(question: &ElicitRequestParams) -> Option<&str> {
     let ElicitRequestParams::FormElicitationParams {
@@ -240,6 +285,10 @@ mod tests {
 
         async fn elicit(&self, _: &str, _: ElicitRequestParams) -> Result<ElicitResult, ErrorData> {
             Ok(ElicitResult::new(ElicitationAction::Accept))
+        }
+
+        async fn elicit_unread(&self, _: &str, _: Value) -> Result<Value, ErrorData> {
+            Ok(json!({ "action": "accept" }))
         }
 
         async fn create_message(&self, _: ModelQuestion) -> Result<ModelAnswer, ErrorData> {
@@ -301,6 +350,9 @@ mod tests {
         let _call = calls.begin(Some(Arc::new(Person("a"))));
         for field in ["password", "apiKey", "access_token"] {
             let refused = calls.elicit("s", form(field)).await.unwrap_err();
+            assert!(refused.message.contains(field), "{refused}");
+            let form = json!({ "requestedSchema": { "properties": { field: {} } } });
+            let refused = calls.elicit_unread("s", form).await.unwrap_err();
             assert!(refused.message.contains(field), "{refused}");
         }
     }

@@ -56,6 +56,14 @@ impl Connection {
         tracing::warn!(server = %self.server, problem, "the log level of an MCP server was not set");
     }
 
+    /// Tells the server that the folders of the client have changed.
+    pub async fn roots_changed(&self) {
+        if self.has_session() {
+            let telling = self.peer.notify_roots_list_changed();
+            let _ = timeout(LEVEL_PATIENCE, telling).await;
+        }
+    }
+
     /// Asks the server to tell when this resource changes.
     ///
     /// # Errors

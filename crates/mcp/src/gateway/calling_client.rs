@@ -9,13 +9,15 @@ use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use rmcp::model::{
-    ClientCapabilities, ElicitRequestParams, ElicitResult, ElicitationAction, ErrorData,
+    ClientCapabilities, CustomRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
+    ErrorData,
 };
-use rmcp::service::{Peer, RequestContext, RoleServer, ServiceError};
+use rmcp::service::{Peer, PeerRequestOptions, RequestContext, RoleServer, ServiceError};
+use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::elicitation::{asks_by_result, takes_forms};
-use crate::connection::{CallingClient, ModelAnswer, ModelQuestion};
+use crate::connection::{CallingClient, ELICITATION, ModelAnswer, ModelQuestion};
 use toolscout_base::printable::excerpt;
 
 /// Most characters of a server's message to the person.
@@ -49,6 +51,8 @@ pub struct Questions {
 enum Question {
     OfPerson(Box<ElicitRequestParams>, Reply<ElicitResult>),
     OfModel(Box<ModelQuestion>, Reply<ModelAnswer>),
+    /// A form that this program cannot read.
+    Unread(Value, Reply<Value>),
 }
 
 type Reply<T> = oneshot::Sender<Result<T, ErrorData>>;
@@ -140,6 +144,9 @@ impl Question {
             Question::OfModel(question, reply) => {
                 let _ = reply.send(peer.create_message(*question).await.map_err(failure));
             }
+            Question::Unread(question, reply) => {
+                let _ = reply.send(elicit_unread(&peer, question, within).await);
+            }
         }
     }
 }
@@ -175,9 +182,19 @@ impl CallingClient for WaitingClient {
             return Ok(ElicitResult::new(ElicitationAction::Cancel));
         }
         // The person must know that it is not this program that asks.
-        *message = format!("{server:?} asks: {}", excerpt(message, MESSAGE_CHARS));
+        *message = from_server(server, message);
         let question = Box::new(question);
         self.ask(|reply| Question::OfPerson(question, reply)).await
+    }
+
+    async fn elicit_unread(&self, server: &str, mut question: Value) -> Result<Value, ErrorData> {
+        if !self.takes_forms {
+            return Ok(json!({ "action": "cancel" }));
+        }
+        let message = question.get("message").and_then(Value::as_str);
+        let message = from_server(server, message.unwrap_or_default());
+        question["message"] = message.into();
+        self.ask(|reply| Question::Unread(question, reply)).await
     }
 
     async fn create_message(&self, question: ModelQuestion) -> Result<ModelAnswer, ErrorData> {
@@ -188,6 +205,23 @@ impl CallingClient for WaitingClient {
         let question = Box::new(question);
         self.ask(|reply| Question::OfModel(question, reply)).await
     }
+}
+
+fn from_server(server: &str, message: &str) -> String {
+    format!("{server:?} asks: {}", excerpt(message, MESSAGE_CHARS))
+}
+
+async fn elicit_unread(
+    peer: &Peer<RoleServer>,
+    question: Value,
+    within: Duration,
+) -> Result<Value, ErrorData> {
+    let request = CustomRequest::new(ELICITATION, Some(question));
+    let options = PeerRequestOptions::with_timeout(within);
+    let sent = peer.send_request_with_option(request.into(), options).await;
+    let answer = sent.map_err(failure)?.await_response().await;
+    let answer = answer.map_err(failure)?;
+    serde_json::to_value(answer).map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }
 
 fn failure(error: ServiceError) -> ErrorData {

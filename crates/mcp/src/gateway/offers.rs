@@ -140,7 +140,7 @@ impl Session {
         mut params: GetPromptRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<GetPromptResult, ErrorData> {
-        let (server, name) = self.shared.prompt_of(&params.name)?;
+        let (server, name) = self.shared.prompt_of(&params.name).await?;
         params.name = name;
         match self.ask(&server, Asked::Prompt(params), context).await? {
             Given::Prompt(mut prompt) => {
@@ -210,7 +210,7 @@ impl Session {
     ) -> Result<CompleteResult, ErrorData> {
         let server = match &mut params.r#ref {
             Reference::Prompt(prompt) => {
-                let (server, name) = self.shared.prompt_of(&prompt.name)?;
+                let (server, name) = self.shared.prompt_of(&prompt.name).await?;
                 prompt.name = name;
                 server
             }
@@ -289,8 +289,9 @@ impl GatewayState {
         }
     }
 
-    /// The server of a prompt, and its name there.
-    fn prompt_of(&self, name: &str) -> Result<(String, String), ErrorData> {
+    /// The server of a prompt, and its name there. A name without a server is one that only one server
+    /// has.
+    async fn prompt_of(&self, name: &str) -> Result<(String, String), ErrorData> {
         let servers = self.pool.names().filter(|server| self.may_know(server));
         // The longest name first: a server may be called as another one with an ending.
         let mut servers: Vec<&str> = servers.collect();
@@ -301,6 +302,18 @@ impl GatewayState {
             {
                 return Ok((server.to_owned(), own.to_owned()));
             }
+        }
+        let mut only = None;
+        for (server, offers) in self.offers().await {
+            if offers.prompts.iter().any(|prompt| prompt.name == name)
+                && only.replace(server).is_some()
+            {
+                only = None;
+                break;
+            }
+        }
+        if let Some(server) = only {
+            return Ok((server, name.to_owned()));
         }
         let name = excerpt(name, NAME_CHARS);
         let message = format!("there is no prompt {name:?}; `prompts/list` names those there are");
