@@ -11,6 +11,7 @@ mod mcp {
     #[path = "../store/ports.rs"]
     mod ports;
 
+    pub mod asked;
     pub mod authorization;
     pub mod changes;
     pub mod followed_sink;

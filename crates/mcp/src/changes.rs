@@ -75,6 +75,8 @@ pub struct ApprovedBefore<'a> {
 pub struct ComparedTools {
     /// The tools for the catalog.
     pub tools: Vec<Tool>,
+    /// Tools that only apps call (MCP Apps). No model sees them, so they are in no catalog.
+    pub for_apps: Vec<Tool>,
     /// The changed tools; empty under [`OnChange::Accept`].
     pub flags: Vec<Flag>,
     /// What is to be stored.

@@ -51,6 +51,19 @@ pub struct ServerConfig {
     pub call_times: CallTimeSettings,
     /// How long its process is kept without a call, where that differs from other servers; zero for ever.
     pub idle_stop: Option<Duration>,
+    /// How a connection begins.
+    pub beginning: Beginning,
+}
+
+/// How a connection to a server begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Beginning {
+    /// With a handshake, and without one where the server refuses it.
+    #[default]
+    Handshake,
+    /// Without a handshake, as protocol 2026-07-28 has it. A server that speaks older versions too may
+    /// offer more in this one.
+    Discovery,
 }
 
 impl ServerConfig {
@@ -62,6 +75,7 @@ impl ServerConfig {
             transport,
             call_times: CallTimeSettings::default(),
             idle_stop: None,
+            beginning: Beginning::default(),
         }
     }
 
@@ -462,6 +476,7 @@ struct Entry {
     #[serde(alias = "call_timeout_total")]
     call_timeout_total_s: Option<Seconds>,
     idle_stop_s: Option<u64>,
+    protocol: Option<String>,
 }
 
 /// How a login is made, in a file.
@@ -552,6 +567,16 @@ impl Entry {
             }
             (None, Some(url)) => self.http(&url, environment)?,
         };
+        let beginning = match self.protocol.as_deref() {
+            None => Beginning::Handshake,
+            Some("2026-07-28") => Beginning::Discovery,
+            Some(other) => {
+                return Err(format!(
+                    "its `protocol` is {other:?}; write \"2026-07-28\" for a connection without a handshake, or leave it out"
+                )
+                .into());
+            }
+        };
         Ok(ServerConfig {
             name: name.to_owned(),
             given_name: None,
@@ -561,6 +586,7 @@ impl Entry {
                 total: self.call_timeout_total_s,
             },
             idle_stop: self.idle_stop_s.map(Duration::from_secs),
+            beginning,
         })
     }
 
@@ -992,6 +1018,10 @@ mod tests {
             ),
             (r#"{"command": " "}"#, "`command` is empty"),
             (r#"{"command": 3}"#, "`command`: invalid type: integer"),
+            (
+                r#"{"command": "a", "protocol": "2025-06-18"}"#,
+                "`protocol` is \"2025-06-18\"; write \"2026-07-28\"",
+            ),
             (
                 r#"{"command": "a", "idle_stop_s": "soon"}"#,
                 "`idle_stop_s`: invalid type: string",

@@ -1,5 +1,6 @@
 //! A connection to a server: the handshake, the list of tools, calls, and closing.
 
+mod input;
 mod listing;
 mod notices;
 mod offers;
@@ -19,10 +20,10 @@ use reqwest::{Client, StatusCode, redirect};
 use rmcp::handler::client::progress::ProgressDispatcher;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
-    CancelledNotificationParam, ClientConfig, ClientRequest, CustomRequest, CustomResult,
-    ElicitRequestParams, ElicitResult, MetaObject, ProgressNotificationParam, ProtocolVersion,
-    RequestId, RequestMetaObject, ResourceUpdatedNotificationParam, ServerNotification,
-    ServerResult, SubscriptionFilter,
+    CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientRequest, CustomRequest,
+    CustomResult, ElicitRequestParams, ElicitResult, MetaObject, ProgressNotificationParam,
+    ProtocolVersion, RequestId, RequestMetaObject, ResourceUpdatedNotificationParam,
+    ServerNotification, ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, PeerRequestOptions,
@@ -38,14 +39,14 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::authorized::{AuthorizedClient, Denial, HttpError, denial, lacks_token, refused_status};
-use crate::config::{HttpProtocol, ServerConfig, Transport};
+use crate::config::{Beginning, HttpProtocol, ServerConfig, Transport};
 use crate::lines::Lines;
 use crate::login::{Logins, Tokens, has_authorization};
-use crate::outcome::lenient_result;
 use crate::process::{Process, Program, StderrTail};
 use crate::sse::SseTransport;
 use crate::watchdog::Watchdog;
 use crate::{Limits, implementation};
+pub use input::Input;
 use listing::{Kind, Next, Page, Pages};
 use offers::CachedOffers;
 use one_request::AssignsErrors;
@@ -180,6 +181,12 @@ pub enum CallError {
         /// What it says besides.
         data: Option<Value>,
     },
+    /// The server asks for input before it makes the call, and the client repeats the call with it.
+    #[error("the tool asks for more input, which cannot be given here")]
+    NeedsInput {
+        /// The result that says what is needed.
+        result: Value,
+    },
     /// The connection was lost during the call. Whether the call was executed is not known.
     #[error(
         "the connection to server {server} was lost during the call, which may or may not have been executed: {reason}"
@@ -216,6 +223,10 @@ pub struct CallContext {
     pub meta: Arguments,
     /// From which level on the client reads log messages, if it has said so.
     pub log_level: Option<Level>,
+    /// What the client can do, if a client makes the call.
+    pub capabilities: Option<ClientCapabilities>,
+    /// What the client answers to a result that asked for input, and how it takes such a result.
+    pub input: Input,
 }
 
 /// A connection to a server.
@@ -252,7 +263,10 @@ impl Connection {
                 protocol: HttpProtocol::Sse,
                 ..
             } => Lifecycle::OverSse,
-            _ => Lifecycle::Initialize,
+            _ => match config.beginning {
+                Beginning::Handshake => Lifecycle::Initialize,
+                Beginning::Discovery => Lifecycle::Discover,
+            },
         };
         let error = match attempt.connect(first).await {
             Ok(connection) => return Ok(connection),
@@ -377,6 +391,18 @@ impl Connection {
         context: &CallContext,
     ) -> Result<CallToolResult, CallError> {
         let mut params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
+        params.input_responses = context.input.responses.clone();
+        params.request_state = context.input.state.clone();
+        let _at_work = self.handler.calls.begin(context.client.clone());
+        self.call_with_input(params, context).await
+    }
+
+    /// Makes a call once.
+    async fn call_once(
+        &self,
+        params: CallToolRequestParams,
+        context: &CallContext,
+    ) -> Result<ServerResult, CallError> {
         let mut meta = RequestMetaObject(MetaObject(context.meta.clone()));
         // In a session, the server has been told once.
         if !self.has_session()
@@ -384,13 +410,14 @@ impl Connection {
         {
             meta.set_log_level(level);
         }
-        if !meta.0.0.is_empty() {
-            params.meta = Some(meta);
+        if !self.has_session() {
+            // What the client of this call can do, not what some client can.
+            let capabilities = context.capabilities.clone();
+            meta.set_client_capabilities(capabilities.unwrap_or_default());
         }
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let times = self.limits.call;
-        let _at_work = self.handler.calls.begin(context.client.clone());
-        let options = PeerRequestOptions::with_timeout(times.total);
+        let options = PeerRequestOptions::with_timeout(times.total).with_meta(meta);
         let sent = self.peer.send_cancellable_request(request, options).await;
         let handle = sent.map_err(|error| self.call_error(&error))?;
         // After the request is sent, since the SDK makes the progress token.
@@ -433,21 +460,7 @@ impl Connection {
         while let Some(Some(update)) = progress.next().now_or_never() {
             send_progress(context, update);
         }
-        match answered.map_err(|error| self.call_error(&error))? {
-            ServerResult::CallToolResult(result) => Ok(result),
-            ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_) => {
-                let message = "the call was made, but the tool asks for more input, or wants to answer later, which this program does not support";
-                Err(CallError::Refused {
-                    code: -32603,
-                    message: message.into(),
-                    data: None,
-                })
-            }
-            // The call was made, so what can be read of its result is passed on.
-            other => Ok(lenient_result(
-                serde_json::to_value(other).unwrap_or_default(),
-            )),
-        }
+        answered.map_err(|error| self.call_error(&error))
     }
 
     fn call_error(&self, error: &ServiceError) -> CallError {

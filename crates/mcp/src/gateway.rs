@@ -10,6 +10,7 @@
 //! person is requested from the client by elicitation. A gateway with a
 //! [profile](toolscout_finder::profiles) shows and calls a part of the catalog.
 
+mod apps;
 mod calling_client;
 mod calls;
 mod capabilities;
@@ -35,14 +36,15 @@ use parking_lot::Mutex;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
     ContentBlock, ErrorData, GetPromptRequestParams, GetPromptResponse, InitializeRequestParams,
-    InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListToolsResult, MetaObject, PaginatedRequestParams, ProgressNotificationParam,
-    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, RequestMetaObject,
-    ResultType, ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter,
-    Tool as McpTool, UnsubscribeRequestParams,
+    InitializeResult, InputRequiredResult, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams,
+    ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    RequestMetaObject, ResultType, ServerCapabilities, ServerConfig, SubscribeRequestParams,
+    SubscriptionFilter, Tool as McpTool, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, RoleServer, SubscriptionContext};
 use rmcp::{ServerHandler, ServiceExt};
+use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, watch};
@@ -53,13 +55,13 @@ use toolscout_index::formats::{self, Emit};
 use toolscout_index::{Tool, ToolId, text};
 use uuid::Uuid;
 
-use crate::connection::{CallContext, CallError, Progress};
+use crate::connection::{CallContext, CallError, Input, Progress};
 use crate::implementation;
 use crate::pool::{Pool, ServerAnswer};
 use calling_client::{Questions, WaitingClient};
 use calls::{CallDirectory, WINDOW};
 use capabilities::Feature;
-use elicitation::{ElicitationApprover, OpenQuestions, Reply};
+use elicitation::{ElicitationApprover, OpenQuestions, Repeated, Reply, asks_by_result};
 use kept_results::{KeptResults, Reader};
 use notices::{ForwardedLogs, LevelRequest, LogReader, MAX_SUBSCRIPTIONS, Wishes, session_of};
 use offers::Links;
@@ -620,7 +622,7 @@ impl Session {
     async fn call_by_name(
         &self,
         given: &Arguments,
-        reply: Option<Reply>,
+        reply: Repeated,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let call = match resolve::NamedCall::read(given) {
@@ -755,7 +757,7 @@ impl Session {
         &self,
         tool: Arc<Tool>,
         given: Arguments,
-        reply: Option<Reply>,
+        reply: Repeated,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let id = tool.id.clone();
@@ -776,14 +778,19 @@ impl Session {
         &self,
         tool: Arc<Tool>,
         given: Arguments,
-        reply: Option<Reply>,
+        reply: Repeated,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let shared = &*self.shared;
         let (called, caller) = (Arc::clone(&tool), self.caller(context));
         let id = called.id.clone();
         let (steps, forwarding) = start_forwarding_progress(context).unzip();
-        let (calling, questions) = self.call_context(context, &caller, steps);
+        let (mut calling, questions) = self.call_context(context, &caller, steps);
+        let (reply, input) = reply.split(&shared.questions, &caller.who);
+        calling.input = Input {
+            is_repeated: asks_by_result(context),
+            ..input
+        };
         let reader = LogReader {
             key: caller.who.clone(),
             session: session_of(&caller.who, &caller.conversation),
@@ -808,10 +815,17 @@ impl Session {
         drop(directory);
         finish(forwarding).await;
         finish(logs.map(ForwardedLogs::finish)).await;
+        let answer = outcome.take_own::<ServerAnswer>();
+        if let Some(Err(CallError::NeedsInput { result })) = &answer
+            && let Ok(mut asked) = InputRequiredResult::deserialize(result)
+        {
+            elicitation.keep_approval(&mut asked);
+            return Ok(asked.into());
+        }
         if let Some(question) = elicitation.question() {
             return Ok(question.into());
         }
-        let result = match outcome.take_own::<ServerAnswer>() {
+        let result = match answer {
             Some(Ok(result)) => {
                 shared.links.note(id.server(), &result);
                 result
@@ -843,6 +857,8 @@ impl Session {
             client: Some(Arc::new(client)),
             meta: forwarded_meta(&context.meta),
             log_level: self.log_level(context),
+            capabilities: context.client_capabilities(),
+            input: Input::default(),
         };
         (calling, questions)
     }
@@ -1059,7 +1075,9 @@ impl ServerHandler for Session {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let origin = self.origin(&context);
-        Ok(ListToolsResult::with_all_items(self.tools(&origin).await))
+        let mut tools = self.tools(&origin).await;
+        tools.extend(self.listed_for_apps(&context, &tools));
+        Ok(ListToolsResult::with_all_items(tools))
     }
 
     async fn call_tool(
@@ -1067,7 +1085,7 @@ impl ServerHandler for Session {
         mut request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let reply = Reply::of(&mut request);
+        let reply = Repeated::of(&mut request);
         let given = request.arguments.unwrap_or_default();
         match request.name.as_ref() {
             TOOL_SEARCH => Ok(self.search(&given, &context).await.into()),
@@ -1078,7 +1096,10 @@ impl ServerHandler for Session {
             name => match self.visible(name, &context).await {
                 Some(tool) => self.call_injected(tool, given, reply, &context).await,
                 None if name == READ_MORE => Ok(self.read_more(given, &context).await.into()),
-                None => Err(unknown_tool(name)),
+                None => match self.called_by_app(name, &context).await {
+                    Some(tool) => self.call(tool, given, reply, &context).await,
+                    None => Err(unknown_tool(name)),
+                },
             },
         }
     }
@@ -1098,7 +1119,7 @@ impl ServerHandler for Session {
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         self.check(Feature::Prompts, "prompts/get")?;
-        Ok(self.prompt(request, &context).await?.into())
+        self.prompt(request, &context).await
     }
 
     async fn list_resources(
@@ -1126,7 +1147,7 @@ impl ServerHandler for Session {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         self.check(Feature::Resources, "resources/read")?;
-        Ok(self.resource(request, &context).await?.into())
+        self.resource(request, &context).await
     }
 
     async fn complete(

@@ -19,7 +19,7 @@ use tokio::sync::{Notify, OwnedMutexGuard, Semaphore, broadcast, watch};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use toolscout_index::ToolId;
+use toolscout_index::{Tool, ToolId};
 use utoipa::ToSchema;
 
 use crate::Limits;
@@ -123,6 +123,8 @@ struct Server {
     /// What it can do; `None` until it was connected for the first time.
     capabilities: Mutex<Option<ServerCapabilities>>,
     subscriptions: Subscriptions,
+    /// Its tools that only apps call.
+    for_apps: Mutex<Vec<Arc<Tool>>>,
     /// When the state of the connection began, and what was synced last.
     progress: Mutex<Progress>,
     /// Held while a list is written or a person's decision is, so that neither undoes the other.
@@ -344,6 +346,16 @@ impl Pool {
     /// Tells when the prompts or resources of any server may have changed.
     pub fn offers_changed(&self) -> watch::Receiver<u64> {
         self.shared.connector.offers_changed.subscribe()
+    }
+
+    /// The tools of these servers that only apps call.
+    pub fn tools_for_apps(&self, is_wanted: impl Fn(&Tool) -> bool) -> Vec<Arc<Tool>> {
+        let mut tools = Vec::new();
+        for server in self.shared.servers.values() {
+            let of_server = server.for_apps.lock();
+            tools.extend(of_server.iter().filter(|tool| is_wanted(tool)).cloned());
+        }
+        tools
     }
 
     /// What servers tell clients unasked, from now on.
@@ -584,6 +596,7 @@ impl Server {
             kept_offers: Mutex::default(),
             capabilities: Mutex::default(),
             subscriptions: Subscriptions::default(),
+            for_apps: Mutex::default(),
             progress: Mutex::new(Progress {
                 since: SystemTime::now(),
                 synced_at: None,
@@ -1093,6 +1106,7 @@ impl ConnectionTask {
         let (
             ComparedTools {
                 tools,
+                for_apps,
                 flags: flagged,
                 decision,
                 ..
@@ -1100,6 +1114,7 @@ impl ConnectionTask {
             skipped,
         ) = compared;
         log_changes(&flagged);
+        *self.server.for_apps.lock() = for_apps.into_iter().map(Arc::new).collect();
         let changes = self.sink.sync(self.name(), tools).await?;
         self.server.progress.lock().synced_at = Some(SystemTime::now());
         let synced = Synced {

@@ -162,7 +162,8 @@ pub fn compare(
         ));
     }
     tools.extend(others);
-    let compared = compare_with_approved(tools, on_change, before);
+    let mut compared = compare_with_approved(tools, on_change, before);
+    (compared.for_apps, compared.tools) = compared.tools.into_iter().partition(is_only_for_apps);
     if compared.no_room > 0 {
         let (most, left_out) = (before.most_records, compared.no_room);
         skipped.push(format!(
@@ -171,6 +172,15 @@ pub fn compare(
         ));
     }
     Ok((compared, skipped))
+}
+
+/// Whether only the app of a server calls a tool (MCP Apps): its visibility does not name models.
+fn is_only_for_apps(tool: &Tool) -> bool {
+    let meta = tool.metadata.get("_meta");
+    match meta.and_then(|meta| meta.pointer("/ui/visibility")) {
+        Some(Value::Array(visible)) => !visible.is_empty() && !visible.contains(&json!("model")),
+        _ => false,
+    }
 }
 
 /// Why an entry is skipped.

@@ -84,6 +84,9 @@ def tools():
             ("raw", "Answers with the result that it is given."),
             ("logs", "Writes a message of the level that it is given to the log."),
             ("updates", "Tells that a resource has changed."),
+            ("folders", "Answers with the folders of the client."),
+            ("colours", "Asks a person with a form of a later version."),
+            ("needs", "Needs a name before it greets."),
             ("subscribed", "Which subscriptions it was asked for."),
             ("refuses", "Answers with the error that it is given, and no request's id."),
         ]
@@ -172,6 +175,18 @@ def call(request, params):
         if LEVELS.index(arguments["level"]) >= LEVELS.index(LEVEL[0]):
             notify("notifications/message", {"level": arguments["level"], "logger": "worker", "data": arguments})
         return text("written")
+    if name == "folders":
+        return text(json.dumps(ask("roots/list", {})))
+    if name == "colours":
+        field = {"type": "colour", "swatches": [["red", 1], {"of": "blue"}]}
+        form = {"type": "object", "properties": {"colour": field}}
+        return text(json.dumps(ask("elicitation/create", {"message": "Which?", "requestedSchema": form})))
+    if name == "needs":
+        if "inputResponses" not in params:
+            form = {"type": "object", "properties": {"name": {"type": "string"}}}
+            asked = {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": form}}
+            return {"resultType": "input_required", "inputRequests": {"who": asked}, "requestState": "one"}
+        return text(json.dumps([params["inputResponses"], params["requestState"]]))
     if name == "updates":
         notify("notifications/resources/updated", {"uri": arguments.get("uri", "memo:all")})
         return text("told")
@@ -249,6 +264,9 @@ def answer(message):
             capabilities["logging"] = {}
         info = {"name": "double", "version": "1"}
         result = {"protocolVersion": "2025-06-18", "capabilities": capabilities, "serverInfo": info}
+    elif method == "server/discover" and "modern" in BEHAVIOURS:
+        result = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+        result |= {"ttlMs": 0, "cacheScope": "private"}
     elif method == "tools/list":
         LISTS += 1
         try:

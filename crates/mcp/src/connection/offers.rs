@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rmcp::model::{
-    CompleteRequestParams, CompleteResult, GetPromptRequestParams, GetPromptResult, Prompt,
-    ReadResourceRequestParams, ReadResourceResult, Resource, ResourceTemplate,
+    CompleteRequestParams, CompleteResult, GetPromptRequestParams, GetPromptResponse, Prompt,
+    ReadResourceRequestParams, ReadResourceResponse, Resource, ResourceTemplate,
 };
 use rmcp::service::ServiceError;
 use serde::de::DeserializeOwned;
@@ -94,8 +94,8 @@ impl Connection {
     pub async fn prompt(
         &self,
         params: GetPromptRequestParams,
-    ) -> Result<GetPromptResult, CallError> {
-        self.in_time(self.peer.get_prompt(params)).await
+    ) -> Result<GetPromptResponse, CallError> {
+        self.in_time(self.peer.get_prompt_once(params)).await
     }
 
     /// The content of a resource.
@@ -105,8 +105,8 @@ impl Connection {
     pub async fn resource(
         &self,
         params: ReadResourceRequestParams,
-    ) -> Result<ReadResourceResult, CallError> {
-        self.in_time(self.peer.read_resource(params)).await
+    ) -> Result<ReadResourceResponse, CallError> {
+        self.in_time(self.peer.read_resource_once(params)).await
     }
 
     /// Completes an argument of a prompt or a template.

@@ -170,9 +170,7 @@ impl CallsAtWork {
         server: &str,
         question: ElicitRequestParams,
     ) -> Result<ElicitResult, ErrorData> {
-        if let Some(field) = secret_in(&question) {
-            return Err(refused_secret(field));
-        }
+        check_form(&question)?;
         match self.asked_client() {
             Some((client, _open)) => client.elicit(server, question).await,
             None => {
@@ -244,6 +242,17 @@ struct OpenQuestion<'a>(&'a AtomicUsize);
 impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Refuses a form that asks for a secret.
+///
+/// # Errors
+/// If it does.
+pub fn check_form(question: &ElicitRequestParams) -> Result<(), ErrorData> {
+    match secret_in(question) {
+        Some(field) => Err(refused_secret(field)),
+        None => Ok(()),
     }
 }
 

@@ -82,7 +82,8 @@ pub struct CallDirectory<'a> {
 impl Directory for CallDirectory<'_> {
     fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
         if *id == self.id {
-            self.shared.search.tool(id)
+            let found = self.shared.search.tool(id);
+            found.or_else(|| self.shared.tool_for_apps(id))
         } else {
             self.shared.catalog.tool(id)
         }

@@ -25,6 +25,7 @@ use uuid::Uuid;
 
 use super::GatewayState;
 use super::waiting_calls::WaitingCalls;
+use crate::connection::Input;
 use toolscout_base::clock::millis;
 use toolscout_base::printable;
 use toolscout_base::printable::excerpt;
@@ -40,6 +41,8 @@ const MAX_SHOWN_BYTES: usize = 16 << 10;
 const READING: Duration = Duration::from_millis(500);
 /// Characters of a description that are shown.
 const DESCRIPTION_CHARS: usize = 500;
+/// What the states of this program begin with; any other is of a server.
+const OWN_STATE: &str = "toolscout:";
 /// The field of the form, and the name of the question.
 const APPROVE: &str = "approve";
 
@@ -51,6 +54,8 @@ pub struct ElicitationApprover<'a> {
     /// How long an answer is valid.
     within: Duration,
     state: Mutex<QuestionState>,
+    /// The call that the answer has allowed.
+    approved: Mutex<Option<[u8; 32]>>,
 }
 
 /// The state of a call whose result may be a question.
@@ -71,14 +76,44 @@ pub struct Reply {
     responses: InputResponses,
 }
 
-impl Reply {
-    /// The answer in a repeated call, if there is one.
-    pub fn of(request: &mut CallToolRequestParams) -> Option<Self> {
-        let responses = request.input_responses.take()?;
-        Some(Reply {
-            question: request.request_state.take()?,
-            responses,
-        })
+/// What a client gives to a call that it makes again.
+#[derive(Default)]
+pub struct Repeated {
+    responses: Option<InputResponses>,
+    state: Option<String>,
+}
+
+impl Repeated {
+    /// What it gives to this call.
+    pub fn of(request: &mut CallToolRequestParams) -> Self {
+        Repeated {
+            responses: request.input_responses.take(),
+            state: request.request_state.take(),
+        }
+    }
+
+    /// The answer to a question of this program, and the input for the server.
+    pub fn split(self, questions: &OpenQuestions, who: &str) -> (Option<Reply>, Input) {
+        let mut input = Input::default();
+        match self.state {
+            Some(question) if question.starts_with(OWN_STATE) => {
+                let mut responses = self.responses.unwrap_or_default();
+                // The person has approved the call, and then the server has asked.
+                if let Some(state) = questions.approved(&question, who) {
+                    input.responses = Some(mem::take(&mut responses));
+                    input.state = state;
+                }
+                let reply = Reply {
+                    question,
+                    responses,
+                };
+                (Some(reply), input)
+            }
+            state => {
+                (input.responses, input.state) = (self.responses, state);
+                (None, input)
+            }
+        }
     }
 }
 
@@ -98,6 +133,18 @@ impl<'a> ElicitationApprover<'a> {
             shared,
             within: shared.gate.policies().approval_timeout_s.duration(),
             state,
+            approved: Mutex::default(),
+        }
+    }
+
+    /// Lets the client make the call again with what the server asks for. If the client's person has
+    /// approved the call, nobody is asked a second time.
+    pub fn keep_approval(&self, asked: &mut InputRequiredResult) {
+        let approved = *self.approved.lock();
+        if let Some(about) = approved {
+            let state = asked.request_state.take();
+            let questions = &self.shared.questions;
+            asked.request_state = Some(questions.keep(&self.caller.who, about, state));
         }
     }
 
@@ -183,13 +230,17 @@ impl<'a> ElicitationApprover<'a> {
                 "the answer belongs to a question about another call; call again to be asked again",
             ),
             Some(open) if open.asked.elapsed() > self.within => self.expired(),
+            Some(open) if open.approved.is_some() => self.approved(about),
             Some(open) => match reply
                 .responses
                 .get(APPROVE)
                 .cloned()
                 .map(serde_json::from_value::<ElicitResult>)
             {
-                Some(Ok(result)) => self.read(request, &result, open.asked.elapsed()),
+                Some(Ok(result)) => match self.read(request, &result, open.asked.elapsed()) {
+                    Answer::Approved { .. } => self.approved(about),
+                    refused => refused,
+                },
                 _ => self.refused("the answer cannot be read"),
             },
         }
@@ -236,6 +287,13 @@ impl<'a> ElicitationApprover<'a> {
             }
             ElicitationAction::Decline => self.refused(not_allowed(request, false, after)),
             _ => self.refused(not_allowed(request, true, after)),
+        }
+    }
+
+    fn approved(&self, about: [u8; 32]) -> Answer {
+        *self.approved.lock() = Some(about);
+        Answer::Approved {
+            by: self.caller.who.clone(),
         }
     }
 
@@ -380,6 +438,8 @@ struct Open {
     who: String,
     about: [u8; 32],
     asked: Instant,
+    /// The call is approved already, and its server has asked for input with this state.
+    approved: Option<Option<String>>,
 }
 
 impl Default for OpenQuestions {
@@ -391,14 +451,38 @@ impl Default for OpenQuestions {
 impl OpenQuestions {
     /// Stores a question and returns its id.
     fn ask(&self, who: &str, about: [u8; 32]) -> String {
-        let id = Uuid::new_v4().to_string();
-        let open = Open {
+        self.put(Open {
             who: who.to_owned(),
             about,
             asked: Instant::now(),
-        };
+            approved: None,
+        })
+    }
+
+    /// Stores that a call was approved whose server asks for input, with the server's state.
+    fn keep(&self, who: &str, about: [u8; 32], state: Option<String>) -> String {
+        self.put(Open {
+            who: who.to_owned(),
+            about,
+            asked: Instant::now(),
+            approved: Some(state),
+        })
+    }
+
+    fn put(&self, open: Open) -> String {
+        let id = format!("{OWN_STATE}{}", Uuid::new_v4());
         self.0.lock().put(id.clone(), open);
         id
+    }
+
+    /// The server's state of a call of this caller that was approved.
+    fn approved(&self, id: &str, who: &str) -> Option<Option<String>> {
+        let questions = self.0.lock();
+        let open = questions.peek(id)?;
+        match open.who == who {
+            true => open.approved.clone(),
+            false => None,
+        }
     }
 
     /// Removes a question of this caller.

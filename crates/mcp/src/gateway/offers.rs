@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use reqwest::Url;
 use rmcp::model::{
     CallToolResult, CompleteRequestParams, CompleteResult, ContentBlock, ErrorData,
-    GetPromptRequestParams, GetPromptResult, MetaObject, Prompt, ReadResourceRequestParams,
-    ReadResourceResult, Reference, Resource, ResourceContents, ResourceTemplate, ResultType,
+    GetPromptRequestParams, GetPromptResponse, MetaObject, Prompt, ReadResourceRequestParams,
+    ReadResourceResponse, Reference, Resource, ResourceContents, ResourceTemplate, ResultType,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
@@ -82,8 +82,8 @@ enum Asked {
 
 /// What the server answered.
 enum Given {
-    Prompt(GetPromptResult),
-    Resource(ReadResourceResult),
+    Prompt(GetPromptResponse),
+    Resource(ReadResourceResponse),
     Changes(Subscription),
 }
 
@@ -139,14 +139,16 @@ impl Session {
         &self,
         mut params: GetPromptRequestParams,
         context: &RequestContext<RoleServer>,
-    ) -> Result<GetPromptResult, ErrorData> {
+    ) -> Result<GetPromptResponse, ErrorData> {
         let (server, name) = self.shared.prompt_of(&params.name).await?;
         params.name = name;
         match self.ask(&server, Asked::Prompt(params), context).await? {
-            Given::Prompt(mut prompt) => {
+            Given::Prompt(GetPromptResponse::Complete(mut prompt)) => {
                 prompt.result_type = Some(ResultType::COMPLETE);
-                Ok(prompt)
+                Ok(prompt.into())
             }
+            // The client asks again with the input.
+            Given::Prompt(asked) => Ok(asked),
             _ => Err(ErrorData::internal_error("not a prompt", None)),
         }
     }
@@ -159,13 +161,16 @@ impl Session {
         &self,
         mut params: ReadResourceRequestParams,
         context: &RequestContext<RoleServer>,
-    ) -> Result<ReadResourceResult, ErrorData> {
+    ) -> Result<ReadResourceResponse, ErrorData> {
         let asked = params.uri.clone();
         let (server, uri) = self.shared.resource_of(&asked).await?;
         params.uri.clone_from(&uri);
         let given = self.ask(&server, Asked::Resource(params), context).await?;
-        let Given::Resource(mut result) = given else {
-            return Err(ErrorData::internal_error("not a resource", None));
+        let mut result = match given {
+            Given::Resource(ReadResourceResponse::Complete(result)) => result,
+            // The client asks again with the input.
+            Given::Resource(asked) => return Ok(asked),
+            _ => return Err(ErrorData::internal_error("not a resource", None)),
         };
         // The newest protocol requires it; the SDK removes it for older ones.
         result.result_type = Some(ResultType::COMPLETE);
@@ -181,7 +186,7 @@ impl Session {
                 _ => {}
             }
         }
-        Ok(result)
+        Ok(result.into())
     }
 
     /// Subscribes to the changes of a resource.

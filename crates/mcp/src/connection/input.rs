@@ -1,0 +1,142 @@
+//! Calls whose server asks for input by a result (`input_required`), after which the call is made again
+//! with the answers.
+#![expect(
+    deprecated,
+    reason = "models and folders of clients are asked for in this way too"
+)]
+
+use std::time::Duration;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResult, ElicitResult, ElicitationAction, ErrorData,
+    InputRequest, InputRequests, InputRequiredResult, InputResponses, ServerResult,
+};
+use serde_json::Value;
+use tokio::time::sleep;
+
+use super::questions::check_form;
+use super::{CallContext, CallError, Connection};
+use crate::outcome::lenient_result;
+
+/// Most times that a server asks for input during one call.
+const MAX_ROUNDS: usize = 10;
+/// Before a call is made again for which the server needs no answer, only time.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What a client gives to a call that it makes again, and how it takes questions.
+#[derive(Clone, Debug, Default)]
+pub struct Input {
+    /// The answers, by the keys of the questions.
+    pub responses: Option<InputResponses>,
+    /// What the server gave with its questions.
+    pub state: Option<String>,
+    /// Whether the client makes a call again with the answers. Any other is asked while it waits.
+    pub is_repeated: bool,
+}
+
+impl Connection {
+    /// Makes a call, and makes it again with the answers of a client that is asked while it waits.
+    pub(super) async fn call_with_input(
+        &self,
+        mut params: CallToolRequestParams,
+        context: &CallContext,
+    ) -> Result<CallToolResult, CallError> {
+        for _ in 0..MAX_ROUNDS {
+            let asked = match self.call_once(params.clone(), context).await? {
+                ServerResult::CallToolResult(result) => return Ok(result),
+                ServerResult::InputRequiredResult(asked) => asked,
+                ServerResult::CreateTaskResult(_) => {
+                    return Err(refused(
+                        "the call was made, but the tool wants to answer later, which this program does not support",
+                    ));
+                }
+                // The call was made, so what can be read of its result is passed on.
+                other => {
+                    let result = serde_json::to_value(other).unwrap_or_default();
+                    return Ok(lenient_result(result));
+                }
+            };
+            if context.input.is_repeated {
+                let result = serde_json::to_value(asked).unwrap_or_default();
+                return Err(CallError::NeedsInput { result });
+            }
+            let InputRequiredResult {
+                input_requests,
+                request_state,
+                ..
+            } = asked;
+            params.request_state = request_state;
+            params.input_responses = match input_requests {
+                Some(requests) => Some(self.answers(requests, context).await?),
+                None => {
+                    sleep(PAUSE).await;
+                    None
+                }
+            };
+        }
+        Err(refused(
+            "the call was not made, since the tool asks for more input again and again",
+        ))
+    }
+
+    async fn answers(
+        &self,
+        requests: InputRequests,
+        context: &CallContext,
+    ) -> Result<InputResponses, CallError> {
+        let mut answers = InputResponses::new();
+        for (key, request) in requests {
+            let answered = tokio::select! {
+                () = context.cancelled.cancelled() => return Err(CallError::Cancelled),
+                answered = self.answer(request, context) => answered,
+            };
+            let answer = answered.map_err(|error| CallError::Refused {
+                code: error.code.0,
+                message: error.message.into_owned(),
+                data: error.data,
+            })?;
+            answers.insert(key, answer);
+        }
+        Ok(answers)
+    }
+
+    async fn answer(
+        &self,
+        request: InputRequest,
+        context: &CallContext,
+    ) -> Result<Value, ErrorData> {
+        let client = context.client.as_ref();
+        let answer = match request {
+            InputRequest::Elicitation(request) => {
+                check_form(&request.params)?;
+                let answer = match client {
+                    Some(client) => client.elicit(&self.server, request.params).await?,
+                    // Nobody answers for a person.
+                    None => ElicitResult::new(ElicitationAction::Cancel),
+                };
+                serde_json::to_value(answer)
+            }
+            InputRequest::CreateMessage(request) => {
+                let Some(client) = client else {
+                    let message = "there is no client with a model";
+                    return Err(ErrorData::invalid_request(message, None));
+                };
+                serde_json::to_value(client.create_message(request.params).await?)
+            }
+            InputRequest::ListRoots(_) => serde_json::to_value(self.handler.roots.list().await?),
+            _ => {
+                let message = "the tool asks for input of an unknown kind";
+                return Err(ErrorData::invalid_request(message, None));
+            }
+        };
+        answer.map_err(|error| ErrorData::internal_error(error.to_string(), None))
+    }
+}
+
+fn refused(message: &str) -> CallError {
+    CallError::Refused {
+        code: -32603,
+        message: message.to_owned(),
+        data: None,
+    }
+}

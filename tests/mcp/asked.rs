@@ -1,0 +1,284 @@
+//! What servers ask clients of the gateway for: folders, forms, and input by a result; and the tools
+//! that only apps call.
+#![expect(deprecated, reason = "clients of these versions have no other way")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rmcp::ClientHandler;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientConfig, CustomRequest,
+    CustomResult, ElicitRequestParams, ElicitResult, ErrorData, GetPromptRequestParams,
+    InputRequiredResult, ListRootsResult, ProtocolVersion,
+};
+use rmcp::service::{
+    ClientLifecycleMode, ClientServiceExt, RequestContext, RoleClient, RunningService,
+};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use toolscout::gate::{Gate, Policies};
+use toolscout::mcp::config::Beginning;
+use toolscout::mcp::{Gateway, GatewayConfig, ServerConfig};
+
+use super::world::{PATIENCE, Upstream, double, double_with, object, replace, text, until};
+
+/// A client with folders, whose person answers forms.
+#[derive(Clone)]
+struct Person(Value);
+
+impl ClientHandler for Person {
+    fn get_info(&self) -> ClientConfig {
+        let mut info = ClientConfig::default();
+        info.capabilities = serde_json::from_value(self.0.clone()).unwrap();
+        info
+    }
+
+    async fn list_roots(
+        &self,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ListRootsResult, ErrorData> {
+        let roots = json!({ "roots": [{ "uri": "file:///notes", "name": "notes" }] });
+        Ok(serde_json::from_value(roots).unwrap())
+    }
+
+    async fn create_elicitation(
+        &self,
+        _: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let answer = json!({ "action": "accept", "content": { "name": "Ada" } });
+        Ok(serde_json::from_value(answer).unwrap())
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleClient>,
+    ) -> Result<CustomResult, ErrorData> {
+        assert_eq!(request.method, "elicitation/create");
+        let question = request.params.unwrap();
+        assert_eq!(question["message"], "\"a\" asks: Which?");
+        let colour = &question["requestedSchema"]["properties"]["colour"];
+        assert_eq!(colour["swatches"], json!([["red", 1], { "of": "blue" }]));
+        let answer = json!({ "action": "accept", "content": { "colour": ["red"] } });
+        Ok(CustomResult::new(answer))
+    }
+}
+
+type Running = RunningService<RoleClient, Person>;
+
+async fn client(gateway: &Gateway, capabilities: Value, lifecycle: ClientLifecycleMode) -> Running {
+    let (ours, theirs) = tokio::io::duplex(1 << 16);
+    let gateway = gateway.clone();
+    tokio::spawn(async move {
+        let (read, write) = tokio::io::split(theirs);
+        gateway.serve(read, write, CancellationToken::new()).await
+    });
+    let person = Person(capabilities);
+    let serving = person.serve_with_lifecycle(tokio::io::split(ours), lifecycle);
+    serving.await.expect("a connection")
+}
+
+async fn with_session(gateway: &Gateway, capabilities: Value) -> Running {
+    client(gateway, capabilities, ClientLifecycleMode::Initialize).await
+}
+
+async fn without_session(gateway: &Gateway, capabilities: Value) -> Running {
+    let lifecycle = ClientLifecycleMode::Discover {
+        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+    };
+    client(gateway, capabilities, lifecycle).await
+}
+
+fn gateway_with(upstream: &Upstream, policies: Policies) -> Gateway {
+    Gateway::new(
+        Arc::new(upstream.catalog.clone()),
+        upstream.pool.clone(),
+        Arc::new(Gate::new(policies)),
+        GatewayConfig::default(),
+    )
+}
+
+fn gateway(upstream: &Upstream) -> Gateway {
+    gateway_with(upstream, Policies::permissive())
+}
+
+fn params(tool: &str) -> CallToolRequestParams {
+    CallToolRequestParams::new("call_tool").with_arguments(object(json!({ "name": tool })))
+}
+
+async fn call(client: &Running, params: CallToolRequestParams) -> CallToolResult {
+    match timeout(PATIENCE, client.peer().call_tool_once(params)).await {
+        Ok(Ok(CallToolResponse::Complete(result))) => result,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn asked(client: &Running, params: CallToolRequestParams) -> InputRequiredResult {
+    match timeout(PATIENCE, client.peer().call_tool_once(params)).await {
+        Ok(Ok(CallToolResponse::InputRequired(asked))) => asked,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn json_of(result: CallToolResult) -> Value {
+    let text = text(result);
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn modern(behaviours: &[&str]) -> ServerConfig {
+    ServerConfig {
+        beginning: Beginning::Discovery,
+        ..double("a", behaviours)
+    }
+}
+
+#[tokio::test]
+async fn servers_get_the_folders_of_the_only_client_and_of_no_other() {
+    let start = async |passes: bool| {
+        let set = |config: &mut toolscout::mcp::PoolConfig| config.passes_roots = passes;
+        Upstream::start_with(vec![double("a", &["folders"])], set).await
+    };
+    let upstream = start(true).await;
+    let own = with_session(&gateway(&upstream), json!({ "roots": {} })).await;
+    let folders = json_of(call(&own, params("a/folders")).await);
+    assert_eq!(folders["roots"][0]["uri"], "file:///notes", "{folders}");
+
+    let upstream = start(false).await;
+    let one_of_many = with_session(&gateway(&upstream), json!({ "roots": {} })).await;
+    let refused = json_of(call(&one_of_many, params("a/folders")).await);
+    assert!(refused.get("roots").is_none(), "{refused}");
+}
+
+#[tokio::test]
+async fn a_form_of_a_later_version_reaches_the_person_as_it_came() {
+    let upstream = Upstream::start(vec![double("a", &["colours"])]).await;
+    let client = with_session(&gateway(&upstream), json!({ "elicitation": {} })).await;
+    let said = json_of(call(&client, params("a/colours")).await);
+    let expected = json!({ "action": "accept", "content": { "colour": ["red"] } });
+    assert_eq!(said, expected);
+
+    let mute = with_session(&gateway(&upstream), json!({})).await;
+    let said = json_of(call(&mute, params("a/colours")).await);
+    assert_eq!(said, json!({ "action": "cancel" }));
+}
+
+#[tokio::test]
+async fn a_prompt_is_known_by_its_plain_name_if_only_one_server_has_it() {
+    let upstream = Upstream::start(vec![double("a", &["offers"])]).await;
+    let client = with_session(&gateway(&upstream), json!({})).await;
+    let greet = |name: &str| {
+        let arguments = object(json!({ "who": "Ann" }));
+        GetPromptRequestParams::new(name).with_arguments(arguments)
+    };
+    for name in ["greet", "a__greet"] {
+        let prompt = client.get_prompt(greet(name)).await.unwrap();
+        assert_eq!(json!(prompt.messages)[0]["content"]["text"], "Greet Ann");
+    }
+    let upstream = Upstream::start(vec![double("a", &["offers"]), double("b", &["offers"])]).await;
+    let client = with_session(&gateway(&upstream), json!({})).await;
+    let refused = client.get_prompt(greet("greet")).await.unwrap_err();
+    assert!(refused.to_string().contains("no prompt"), "{refused}");
+}
+
+#[tokio::test]
+async fn input_that_a_server_requires_comes_from_clients_of_all_versions() {
+    let upstream = Upstream::start(vec![modern(&["modern", "needs"])]).await;
+    let expected = json!([{ "who": { "action": "accept", "content": { "name": "Ada" } } }, "one"]);
+
+    // While it waits for the result.
+    let old = with_session(&gateway(&upstream), json!({ "elicitation": {} })).await;
+    assert_eq!(json_of(call(&old, params("a/needs")).await), expected);
+
+    // By making the call again.
+    let new = without_session(&gateway(&upstream), json!({ "elicitation": {} })).await;
+    let question = asked(&new, params("a/needs")).await;
+    assert_eq!(question.request_state.as_deref(), Some("one"));
+    let again = repeated(&question, "who", json!({ "name": "Ada" }));
+    assert_eq!(json_of(call(&new, again).await), expected);
+}
+
+/// The call with an answer to this question.
+fn repeated(asked: &InputRequiredResult, key: &str, content: Value) -> CallToolRequestParams {
+    assert!(asked.input_requests.as_ref().unwrap().contains_key(key));
+    let mut again = params("a/needs");
+    let answer = json!({ "action": "accept", "content": content });
+    again.input_responses = Some(BTreeMap::from([(key.to_owned(), answer)]));
+    again.request_state.clone_from(&asked.request_state);
+    again
+}
+
+#[tokio::test]
+async fn a_call_that_a_person_has_approved_is_not_approved_again_for_the_input() {
+    let upstream = Upstream::start(vec![modern(&["modern", "needs"])]).await;
+    let gateway = gateway_with(&upstream, Policies::default());
+    let client = without_session(&gateway, json!({ "elicitation": {} })).await;
+    let approval = asked(&client, params("a/needs")).await;
+    let approved = repeated(&approval, "approve", json!({ "approve": true }));
+    let question = asked(&client, approved).await;
+    // The server's state stays here, with the approval.
+    assert_ne!(question.request_state.as_deref(), Some("one"));
+    let again = repeated(&question, "who", json!({ "name": "Ada" }));
+    let expected = json!([{ "who": { "action": "accept", "content": { "name": "Ada" } } }, "one"]);
+    assert_eq!(json_of(call(&client, again.clone()).await), expected);
+    // The approval was for one call.
+    let question = timeout(PATIENCE, client.peer().call_tool_once(again)).await;
+    match question.unwrap().unwrap() {
+        CallToolResponse::Complete(refused) => assert_eq!(refused.is_error, Some(true)),
+        CallToolResponse::InputRequired(_) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn tools_for_apps_are_listed_to_clients_that_show_apps_and_to_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("tools.json");
+    let tool = |name: &str, visibility: Value| {
+        let ui = json!({ "resourceUri": "ui://a/page", "visibility": visibility });
+        let schema = json!({ "type": "object" });
+        json!({ "name": name, "description": "Zebra", "inputSchema": schema, "_meta": { "ui": ui } })
+    };
+    let tools = [
+        tool("refresh", json!(["app"])),
+        tool("show", json!(["model", "app"])),
+    ];
+    replace(&state, &json!(tools));
+    let state = state.to_str().unwrap();
+    let upstream = Upstream::start(vec![double_with("a", &[], &[("STATE", state)])]).await;
+    assert_eq!(upstream.ids(), ["a/show"], "what models find");
+
+    let gateway = gateway(&upstream);
+    let apps = json!({ "extensions": { "io.modelcontextprotocol/ui": {} } });
+    let host = with_session(&gateway, apps).await;
+    let listed = host.list_all_tools().await.unwrap();
+    let refresh = listed.iter().find(|tool| tool.name == "refresh").unwrap();
+    let meta = &refresh.meta.as_ref().unwrap().0;
+    assert_eq!(meta["ui"]["visibility"], json!(["app"]));
+    for name in ["refresh", "a__refresh", "show"] {
+        let called = call(&host, CallToolRequestParams::new(name)).await;
+        assert!(text(called).ends_with("was called"), "{name}");
+    }
+
+    let other = with_session(&gateway, json!({})).await;
+    let listed = other.list_all_tools().await.unwrap();
+    assert!(listed.iter().all(|tool| tool.name != "refresh"));
+    let refused = other
+        .peer()
+        .call_tool_once(CallToolRequestParams::new("refresh"))
+        .await;
+    assert!(refused.is_err(), "{refused:?}");
+    let refused = call(&other, params("a/refresh")).await;
+    assert_eq!(refused.is_error, Some(true));
+
+    // It is for models from now on.
+    replace(
+        folder.path().join("tools.json").as_path(),
+        &json!([tool("refresh", json!(["model"]))]),
+    );
+    until("models find it", || async {
+        upstream.ids() == ["a/refresh"]
+    })
+    .await;
+}
