@@ -133,7 +133,8 @@ def main(url):
             if not log_in(common, servers, scope):
                 return 1
     print(problem, file=sys.stderr)
-    return 1 if problem else 0
+    # The server of this scenario has no tools to list.
+    return 1 if problem and SCENARIO != "initialize" else 0
 
 
 sys.exit(main(sys.argv[-1]))

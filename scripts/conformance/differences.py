@@ -1,12 +1,32 @@
-"""What passes directly and may fail through toolscout: (protocol, scenario, check) with `*` for any, and the reason."""
+"""What passes directly and may fail through toolscout, and which scenarios of clients fail, each with the reason."""
 
+NAMES = "the scenario looks for a name in the list of tools, where toolscout puts the name of the server before it"
+
+# (protocol, scenario, check), with `*` for any.
 DIFFERENCES = {
+    ("*", "json-schema-2020-12", "*"): NAMES,
+    ("2026-07-28", "server-stateless", "sep-2575-missing-capability-http-400"): NAMES,
     (
-        "*",
-        "json-schema-2020-12",
-        "*",
-    ): "names of tools begin with the name of their server, and the scenario looks for a name without it",
+        "2025-11-25",
+        "server-sse-polling",
+        "server-sse-disconnect-resume",
+    ): "the server ends its stream and asks clients to come back after 5 s, which toolscout does; the scenario waits less",
+    (
+        "2026-07-28",
+        "completion-complete",
+        "completion-complete",
+    ): "the server completes arguments without the capability in `server/discover`, and toolscout goes by the capability",
+    (
+        "2026-07-28",
+        "server-stateless",
+        "sep-2575-server-sends-prompts-list-changed-on-subscription",
+    ): "the scenario calls a tool that the server does not list",
+    (
+        "2026-07-28",
+        "server-stateless",
+        "sep-2575-server-sends-tools-list-changed-on-subscription",
+    ): "the tools of a client of toolscout are its own list, which does not change with those of servers",
 }
 
-# Scenarios of clients that fail, and the reason.
+# Scenarios of clients that fail.
 CLIENT_FAILURES = {}

@@ -8,6 +8,7 @@ mod one_request;
 mod questions;
 mod reasons;
 mod roots;
+mod tasks;
 mod updates;
 
 use std::future::Future;
@@ -26,8 +27,9 @@ use rmcp::model::{
     ServerNotification, ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, PeerRequestOptions,
-    RequestContext, RoleClient, RunningService, ServiceError, serve_client_with_lifecycle_and_ct,
+    ClientInitializeError, ClientLifecycleMode, InboundStreamOrigin, NotificationContext, Peer,
+    PeerRequestOptions, RequestContext, RoleClient, RunningService, ServiceError,
+    serve_client_with_lifecycle_and_ct,
 };
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
@@ -58,10 +60,11 @@ pub use listing::ListedTools;
 pub use notices::{Audience, Level, LogMessage, Notice, severity};
 use notices::{LogLevels, LogText, Notices};
 pub use offers::Offers;
-use questions::CallsAtWork;
 pub use questions::{APPS, CallingClient, ELICITATION, ModelAnswer, ModelQuestion};
+use questions::{CallAtWork, CallsAtWork};
 use roots::ListedRoots;
 pub use roots::Roots;
+pub use tasks::{TaskAnswer, TaskQuestion};
 use updates::Listening;
 
 /// Most characters of a server's text in messages of this program.
@@ -185,6 +188,12 @@ pub enum CallError {
     #[error("the tool asks for more input, which cannot be given here")]
     NeedsInput {
         /// The result that says what is needed.
+        result: Value,
+    },
+    /// The server answers later: the call is a task, whose state the client asks for.
+    #[error("the call was made, and the tool answers later, which cannot be waited for here")]
+    AnswersLater {
+        /// The task.
         result: Value,
     },
     /// The connection was lost during the call. Whether the call was executed is not known.
@@ -393,14 +402,15 @@ impl Connection {
         let mut params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
         params.input_responses = context.input.responses.clone();
         params.request_state = context.input.state.clone();
-        let _at_work = self.handler.calls.begin(context.client.clone());
-        self.call_with_input(params, context).await
+        let at_work = self.handler.calls.begin(context.client.clone());
+        self.call_with_input(params, &at_work, context).await
     }
 
     /// Makes a call once.
     async fn call_once(
         &self,
         params: CallToolRequestParams,
+        at_work: &CallAtWork,
         context: &CallContext,
     ) -> Result<ServerResult, CallError> {
         let mut meta = RequestMetaObject(MetaObject(context.meta.clone()));
@@ -420,6 +430,7 @@ impl Connection {
         let options = PeerRequestOptions::with_timeout(times.total).with_meta(meta);
         let sent = self.peer.send_cancellable_request(request, options).await;
         let handle = sent.map_err(|error| self.call_error(&error))?;
+        at_work.is_sent_as(handle.id.clone());
         // After the request is sent, since the SDK makes the progress token.
         let mut progress = self
             .handler
@@ -1079,6 +1090,15 @@ impl Drop for CancelOnDrop {
     }
 }
 
+/// The call that a question belongs to, if its transport tells: over streamable HTTP, the question comes
+/// on the stream of the call.
+fn call_of(context: &RequestContext<RoleClient>) -> Option<&RequestId> {
+    match context.extensions.get::<InboundStreamOrigin>()? {
+        InboundStreamOrigin::OutboundRequest(id) => Some(id),
+        InboundStreamOrigin::Unassociated => None,
+    }
+}
+
 /// Receives the notifications of a server.
 #[derive(Clone)]
 struct Handler {
@@ -1157,27 +1177,32 @@ impl ClientHandler for Handler {
     async fn create_elicitation(
         &self,
         question: ElicitRequestParams,
-        _: RequestContext<RoleClient>,
+        context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        self.calls.elicit(&self.server, question).await
+        let call = call_of(&context);
+        self.calls.elicit(&self.server, question, call).await
     }
 
     async fn create_message(
         &self,
         question: ModelQuestion,
-        _: RequestContext<RoleClient>,
+        context: RequestContext<RoleClient>,
     ) -> Result<ModelAnswer, ErrorData> {
-        self.calls.create_message(question).await
+        let call = call_of(&context);
+        self.calls.create_message(question, call).await
     }
 
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _: RequestContext<RoleClient>,
+        context: RequestContext<RoleClient>,
     ) -> Result<CustomResult, ErrorData> {
         match request.params {
             Some(question) if request.method == ELICITATION => {
-                let answer = self.calls.elicit_unread(&self.server, question).await;
+                let answer = self
+                    .calls
+                    .elicit_unread(&self.server, question, call_of(&context))
+                    .await;
                 answer.map(CustomResult::new)
             }
             _ => {

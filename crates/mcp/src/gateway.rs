@@ -34,13 +34,15 @@ use std::time::Duration;
 use axum::http::request::Parts;
 use parking_lot::Mutex;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
-    ContentBlock, ErrorData, GetPromptRequestParams, GetPromptResponse, InitializeRequestParams,
-    InitializeResult, InputRequiredResult, ListPromptsResult, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams,
-    ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
-    RequestMetaObject, ResultType, ServerCapabilities, ServerConfig, SubscribeRequestParams,
-    SubscriptionFilter, Tool as McpTool, UnsubscribeRequestParams,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
+    CompleteRequestParams, CompleteResult, ContentBlock, CreateTaskResult, ErrorData,
+    GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult,
+    InitializeRequestParams, InitializeResult, InputRequiredResult, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, MetaObject,
+    PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, RequestMetaObject, ResultType, ServerCapabilities, ServerConfig,
+    SubscribeRequestParams, SubscriptionFilter, Tool as McpTool, UnsubscribeRequestParams,
+    UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, RoleServer, SubscriptionContext};
 use rmcp::{ServerHandler, ServiceExt};
@@ -55,7 +57,7 @@ use toolscout_index::formats::{self, Emit};
 use toolscout_index::{Tool, ToolId, text};
 use uuid::Uuid;
 
-use crate::connection::{CallContext, CallError, Input, Progress};
+use crate::connection::{CallContext, CallError, Input, Progress, TaskAnswer, TaskQuestion};
 use crate::implementation;
 use crate::pool::{Pool, ServerAnswer};
 use calling_client::{Questions, WaitingClient};
@@ -102,8 +104,9 @@ const MAX_MESSAGE_BYTES: usize = 4 << 20;
 const NAME_CHARS: usize = 100;
 /// Fields of a definition beside those of [`Tool`] that clients get as the server wrote them.
 const FIELDS_FOR_CLIENTS: [&str; 3] = ["annotations", "icons", "_meta"];
-/// The code of an error after which a person has to visit a page (URL elicitation).
-const NEEDS_PAGE: i32 = -32042;
+/// The codes of errors that are for the client and not for its model: a person has to visit a page
+/// first (URL elicitation), or the client lacks a capability.
+const ERRORS_FOR_CLIENTS: [i32; 2] = [-32042, -32021];
 /// The header that names a session.
 const SESSION_ID: &str = "mcp-session-id";
 
@@ -787,6 +790,7 @@ impl Session {
         let (steps, forwarding) = start_forwarding_progress(context).unzip();
         let (mut calling, questions) = self.call_context(context, &caller, steps);
         let (reply, input) = reply.split(&shared.questions, &caller.who);
+        let has_input = input.state.is_some() || input.responses.is_some();
         calling.input = Input {
             is_repeated: asks_by_result(context),
             ..input
@@ -822,6 +826,12 @@ impl Session {
             elicitation.keep_approval(&mut asked);
             return Ok(asked.into());
         }
+        if let Some(Err(CallError::AnswersLater { result })) = &answer
+            && let Ok(mut task) = CreateTaskResult::deserialize(result)
+        {
+            task.task.task_id = offers::task_id(id.server(), &task.task.task_id);
+            return Ok(task.into());
+        }
         if let Some(question) = elicitation.question() {
             return Ok(question.into());
         }
@@ -830,8 +840,10 @@ impl Session {
                 shared.links.note(id.server(), &result);
                 result
             }
-            // The client has to open a page first, which the error names.
-            Some(Err(ref error @ CallError::Refused { code, .. })) if code == NEEDS_PAGE => {
+            // Also what is wrong with an answer to a question, which the model has not given.
+            Some(Err(ref error @ CallError::Refused { code, .. }))
+                if has_input || ERRORS_FOR_CLIENTS.contains(&code) =>
+            {
                 return Err(offers::failure(error));
             }
             // As a result, so that the model reads it.
@@ -1157,6 +1169,35 @@ impl ServerHandler for Session {
     ) -> Result<CompleteResult, ErrorData> {
         self.check(Feature::Completions, "completion/complete")?;
         self.completion(request).await
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        match self.task(TaskQuestion::State(request), &context).await? {
+            TaskAnswer::State(state) => Ok(*state),
+            TaskAnswer::Done => Err(ErrorData::internal_error("no state of a task", None)),
+        }
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let asked = TaskQuestion::Answers(request);
+        self.task(asked, &context).await.map(drop)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let asked = TaskQuestion::End(request);
+        self.task(asked, &context).await.map(drop)
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {

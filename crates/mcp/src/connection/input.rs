@@ -1,10 +1,5 @@
 //! Calls whose server asks for input by a result (`input_required`), after which the call is made again
 //! with the answers.
-#![expect(
-    deprecated,
-    reason = "models and folders of clients are asked for in this way too"
-)]
-
 use std::time::Duration;
 
 use rmcp::model::{
@@ -14,7 +9,7 @@ use rmcp::model::{
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::questions::check_form;
+use super::questions::{CallAtWork, check_form};
 use super::{CallContext, CallError, Connection};
 use crate::outcome::lenient_result;
 
@@ -39,16 +34,17 @@ impl Connection {
     pub(super) async fn call_with_input(
         &self,
         mut params: CallToolRequestParams,
+        at_work: &CallAtWork,
         context: &CallContext,
     ) -> Result<CallToolResult, CallError> {
         for _ in 0..MAX_ROUNDS {
-            let asked = match self.call_once(params.clone(), context).await? {
+            let asked = match self.call_once(params.clone(), at_work, context).await? {
                 ServerResult::CallToolResult(result) => return Ok(result),
                 ServerResult::InputRequiredResult(asked) => asked,
-                ServerResult::CreateTaskResult(_) => {
-                    return Err(refused(
-                        "the call was made, but the tool wants to answer later, which this program does not support",
-                    ));
+                // Servers answer so only clients that take it.
+                ServerResult::CreateTaskResult(task) => {
+                    let result = serde_json::to_value(task).unwrap_or_default();
+                    return Err(CallError::AnswersLater { result });
                 }
                 // The call was made, so what can be read of its result is passed on.
                 other => {

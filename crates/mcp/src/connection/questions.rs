@@ -1,8 +1,9 @@
 //! What a server asks while it works on a call: a person for a form, or a model for an answer. The client that
 //! makes the call gets the question.
 //!
-//! A question does not say to which call it belongs. So it is passed on only while all calls of the server are of
-//! one client; otherwise the wrong person could be asked.
+//! Over streamable HTTP, a question comes on the stream of its call. Over any other transport it does not say to
+//! which call it belongs. So it is passed on only while all calls of the server are of one client; otherwise the
+//! wrong person could be asked.
 #![expect(
     deprecated,
     reason = "servers of these versions have no other way to ask a model"
@@ -20,8 +21,8 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use rmcp::model::{
     ClientCapabilities, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
-    ElicitResult, ElicitationAction, ErrorData, FormElicitationCapability, RootsCapabilities,
-    UrlElicitationCapability,
+    ElicitResult, ElicitationAction, ErrorData, FormElicitationCapability, RequestId,
+    RootsCapabilities, UrlElicitationCapability,
 };
 use toolscout_gate::gate::redact::names_secret;
 
@@ -98,17 +99,33 @@ pub trait CallingClient: fmt::Debug + Send + Sync {
 /// The calls that a server works on, and the clients that made them.
 #[derive(Debug, Default)]
 pub struct CallsAtWork {
-    calls: Mutex<BTreeMap<usize, Option<Arc<dyn CallingClient>>>>,
+    calls: Mutex<BTreeMap<usize, OpenCall>>,
     /// Who made the last call: `None` before the first, and within for a call of no client.
     last_key: Mutex<Option<Option<String>>>,
     next: AtomicUsize,
     open_questions: AtomicUsize,
 }
 
+#[derive(Debug)]
+struct OpenCall {
+    client: Option<Arc<dyn CallingClient>>,
+    /// Its id at the server, once it is sent.
+    request: Option<RequestId>,
+}
+
 /// A call at work until it is dropped.
 pub struct CallAtWork {
     number: usize,
     calls: Arc<CallsAtWork>,
+}
+
+impl CallAtWork {
+    /// Notes the id that the call has at the server.
+    pub fn is_sent_as(&self, request: RequestId) {
+        if let Some(call) = self.calls.calls.lock().get_mut(&self.number) {
+            call.request = Some(request);
+        }
+    }
 }
 
 impl Drop for CallAtWork {
@@ -123,7 +140,10 @@ impl CallsAtWork {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let key = client.as_ref().map(|client| client.key().to_owned());
         *self.last_key.lock() = Some(key);
-        self.calls.lock().insert(number, client);
+        let request = None;
+        self.calls
+            .lock()
+            .insert(number, OpenCall { client, request });
         CallAtWork {
             number,
             calls: Arc::clone(self),
@@ -139,7 +159,7 @@ impl CallsAtWork {
     /// the last one, since a message may come after its call. `None` if that is no client, or several.
     pub fn audience(&self) -> Option<Audience> {
         let calls = self.calls.lock();
-        let mut clients = calls.values();
+        let mut clients = calls.values().map(|call| &call.client);
         let Some(first) = clients.next() else {
             return match &*self.last_key.lock() {
                 None => Some(Audience::Everyone),
@@ -169,9 +189,10 @@ impl CallsAtWork {
         &self,
         server: &str,
         question: ElicitRequestParams,
+        call: Option<&RequestId>,
     ) -> Result<ElicitResult, ErrorData> {
         check_form(&question)?;
-        match self.asked_client() {
+        match self.asked_client(call) {
             Some((client, _open)) => client.elicit(server, question).await,
             None => {
                 tracing::warn!(
@@ -187,16 +208,27 @@ impl CallsAtWork {
     ///
     /// # Errors
     /// For a form that asks for a secret, and those of the client.
-    pub async fn elicit_unread(&self, server: &str, question: Value) -> Result<Value, ErrorData> {
+    pub async fn elicit_unread(
+        &self,
+        server: &str,
+        question: Value,
+        call: Option<&RequestId>,
+    ) -> Result<Value, ErrorData> {
         if let Some(properties) = question.pointer("/requestedSchema/properties")
             && let Some(properties) = properties.as_object()
             && let Some(field) = properties.keys().find(|field| names_secret(field))
         {
             return Err(refused_secret(field));
         }
-        match self.asked_client() {
+        match self.asked_client(call) {
             Some((client, _open)) => client.elicit_unread(server, question).await,
-            None => Ok(json!({ "action": "cancel" })),
+            None => {
+                tracing::warn!(
+                    server,
+                    "a question was cancelled: its call is of no client that can be asked, or other calls are open"
+                );
+                Ok(json!({ "action": "cancel" }))
+            }
         }
     }
 
@@ -204,8 +236,12 @@ impl CallsAtWork {
     ///
     /// # Errors
     /// Without such a client, and those of the client.
-    pub async fn create_message(&self, question: ModelQuestion) -> Result<ModelAnswer, ErrorData> {
-        match self.asked_client() {
+    pub async fn create_message(
+        &self,
+        question: ModelQuestion,
+        call: Option<&RequestId>,
+    ) -> Result<ModelAnswer, ErrorData> {
+        match self.asked_client(call) {
             Some((client, _open)) => client.create_message(question).await,
             None => {
                 let message = "no client with a model is known to have made this call";
@@ -214,19 +250,31 @@ impl CallsAtWork {
         }
     }
 
-    /// The client that made all calls at work, and a guard of the question to it.
-    fn asked_client(&self) -> Option<(Arc<dyn CallingClient>, OpenQuestion<'_>)> {
+    /// The client that made this call, or else all calls at work, and a guard of the question to it.
+    fn asked_client(
+        &self,
+        call: Option<&RequestId>,
+    ) -> Option<(Arc<dyn CallingClient>, OpenQuestion<'_>)> {
         let client = {
             let calls = self.calls.lock();
-            let mut clients = calls.values();
-            let first = clients.next()?.clone()?;
-            for other in clients {
-                // A call without a client counts too: the question may belong to it.
-                if other.as_ref()?.session() != first.session() {
-                    return None;
+            match call {
+                Some(id) => {
+                    let mut calls = calls.values();
+                    let asking = calls.find(|call| call.request.as_ref() == Some(id))?;
+                    asking.client.clone()?
+                }
+                None => {
+                    let mut clients = calls.values().map(|call| &call.client);
+                    let first = clients.next()?.clone()?;
+                    for other in clients {
+                        // A call without a client counts too: the question may belong to it.
+                        if other.as_ref()?.session() != first.session() {
+                            return None;
+                        }
+                    }
+                    first
                 }
             }
-            first
         };
         // Counted first and taken back, so that two threads cannot both take the last place.
         if self.open_questions.fetch_add(1, Ordering::Relaxed) >= MAX_OPEN {
@@ -315,7 +363,8 @@ mod tests {
     }
 
     async fn asked(calls: &CallsAtWork) -> ElicitationAction {
-        calls.elicit("s", form("sure")).await.unwrap().action
+        let asked = calls.elicit("s", form("sure"), None).await;
+        asked.unwrap().action
     }
 
     #[tokio::test]
@@ -334,6 +383,24 @@ mod tests {
         assert_eq!(asked(&calls).await, ElicitationAction::Cancel);
         drop((of_b, of_agent));
         assert!(!calls.is_asking());
+    }
+
+    #[tokio::test]
+    async fn a_question_on_the_stream_of_a_call_is_for_its_client() {
+        let calls = Arc::new(CallsAtWork::default());
+        let of_a = calls.begin(Some(Arc::new(Person("a"))));
+        of_a.is_sent_as(RequestId::Number(1));
+        let of_agent = calls.begin(None);
+        of_agent.is_sent_as(RequestId::Number(2));
+        for (id, expected) in [
+            (1, ElicitationAction::Accept),
+            (2, ElicitationAction::Cancel),
+            (3, ElicitationAction::Cancel),
+        ] {
+            let call = RequestId::Number(id);
+            let asked = calls.elicit("s", form("sure"), Some(&call)).await;
+            assert_eq!(asked.unwrap().action, expected, "{id}");
+        }
     }
 
     #[test]
@@ -358,10 +425,10 @@ mod tests {
         let calls = Arc::new(CallsAtWork::default());
         let _call = calls.begin(Some(Arc::new(Person("a"))));
         for field in ["password", "apiKey", "access_token"] {
-            let refused = calls.elicit("s", form(field)).await.unwrap_err();
+            let refused = calls.elicit("s", form(field), None).await.unwrap_err();
             assert!(refused.message.contains(field), "{refused}");
             let form = json!({ "requestedSchema": { "properties": { field: {} } } });
-            let refused = calls.elicit_unread("s", form).await.unwrap_err();
+            let refused = calls.elicit_unread("s", form, None).await.unwrap_err();
             assert!(refused.message.contains(field), "{refused}");
         }
     }

@@ -1,6 +1,6 @@
 //! What a gateway can do: what its servers can.
 
-use rmcp::model::{ErrorData, ServerCapabilities};
+use rmcp::model::{ErrorData, ServerCapabilities, TASKS_EXTENSION_ID};
 use serde_json::Map;
 
 use super::{GatewayState, Session};
@@ -15,15 +15,17 @@ pub enum Feature {
     Subscriptions,
     Completions,
     Logging,
+    Tasks,
 }
 
 impl Feature {
-    const ALL: [Feature; 5] = [
+    const ALL: [Feature; 6] = [
         Feature::Prompts,
         Feature::Resources,
         Feature::Subscriptions,
         Feature::Completions,
         Feature::Logging,
+        Feature::Tasks,
     ];
 
     fn is_in(self, capabilities: &ServerCapabilities) -> bool {
@@ -36,6 +38,7 @@ impl Feature {
             },
             Feature::Completions => capabilities.completions.is_some(),
             Feature::Logging => capabilities.logging.is_some(),
+            Feature::Tasks => capabilities.supports_tasks(),
         }
     }
 
@@ -56,6 +59,10 @@ impl Feature {
             }
             Feature::Completions => capabilities.completions = Some(Map::new()),
             Feature::Logging => capabilities.logging = Some(Map::new()),
+            Feature::Tasks => {
+                let extensions = capabilities.extensions.get_or_insert_default();
+                extensions.insert(TASKS_EXTENSION_ID.to_owned(), Map::new());
+            }
         }
     }
 }

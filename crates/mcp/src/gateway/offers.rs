@@ -13,9 +13,10 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use reqwest::Url;
 use rmcp::model::{
-    CallToolResult, CompleteRequestParams, CompleteResult, ContentBlock, ErrorData,
-    GetPromptRequestParams, GetPromptResponse, MetaObject, Prompt, ReadResourceRequestParams,
-    ReadResourceResponse, Reference, Resource, ResourceContents, ResourceTemplate, ResultType,
+    CallToolResult, ClientCapabilities, CompleteRequestParams, CompleteResult, ContentBlock,
+    ErrorData, GetPromptRequestParams, GetPromptResponse, MetaObject, Prompt,
+    ReadResourceRequestParams, ReadResourceResponse, Reference, Resource, ResourceContents,
+    ResourceTemplate, ResultType,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
@@ -24,12 +25,14 @@ use toolscout_gate::tools::{Arguments, Callable, Called, ToolFailure, Toolset as
 use toolscout_index::{Tool, ToolId};
 
 use super::{GatewayState, NAME_CHARS, Session};
-use crate::connection::{CallError, Offers};
+use crate::connection::{CallError, Offers, TaskAnswer, TaskQuestion};
 use crate::pool::{Pool, Subscription};
 use toolscout_base::printable::excerpt;
 
 /// Between a server and the name of its prompt, as in the names of tools.
 const SEPARATOR: &str = "__";
+/// Between a server and the id of its task. No name of a server has it.
+const TASK_SEPARATOR: &str = "/";
 /// The scheme of the URIs that this program makes.
 const OWN_SCHEME: &str = "toolscout";
 /// Resources in results of calls whose servers are remembered.
@@ -78,6 +81,8 @@ enum Asked {
     Resource(ReadResourceRequestParams),
     /// To tell when the resource with this URI changes.
     Changes(String),
+    /// About a task, for a client that can do this.
+    Task(TaskQuestion, ClientCapabilities),
 }
 
 /// What the server answered.
@@ -85,6 +90,7 @@ enum Given {
     Prompt(GetPromptResponse),
     Resource(ReadResourceResponse),
     Changes(Subscription),
+    Task(TaskAnswer),
 }
 
 impl Session {
@@ -202,6 +208,34 @@ impl Session {
         match self.ask(&server, Asked::Changes(uri), context).await? {
             Given::Changes(subscription) => Ok(subscription),
             _ => Err(ErrorData::internal_error("not a subscription", None)),
+        }
+    }
+
+    /// Asks the server of a task.
+    ///
+    /// # Errors
+    /// For a task of no server, if the gate refuses, and those of the server.
+    pub(super) async fn task(
+        &self,
+        mut question: TaskQuestion,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<TaskAnswer, ErrorData> {
+        let id = question.id().to_owned();
+        let Some((server, own)) = self.shared.task_of(&id) else {
+            let id = excerpt(&id, NAME_CHARS);
+            let message = format!("there is no task {id:?} of a connected server");
+            return Err(ErrorData::invalid_params(message, None));
+        };
+        question.set_id(own);
+        let capabilities = context.client_capabilities().unwrap_or_default();
+        let asked = Asked::Task(question, capabilities);
+        match self.ask(&server, asked, context).await? {
+            Given::Task(TaskAnswer::State(mut state)) => {
+                state.task.task.task_id = id;
+                Ok(TaskAnswer::State(state))
+            }
+            Given::Task(done) => Ok(done),
+            _ => Err(ErrorData::internal_error("not a task", None)),
         }
     }
 
@@ -325,6 +359,15 @@ impl GatewayState {
         Err(ErrorData::invalid_params(message, None))
     }
 
+    /// The server of a task, and its id there.
+    fn task_of(&self, id: &str) -> Option<(String, String)> {
+        let mut servers = self.pool.names().filter(|server| self.may_know(server));
+        servers.find_map(|server| {
+            let own = id.strip_prefix(server)?.strip_prefix(TASK_SEPARATOR)?;
+            Some((server.to_owned(), own.to_owned()))
+        })
+    }
+
     /// The server of a resource, and its URI there.
     async fn resource_of(&self, uri: &str) -> Result<(String, String), ErrorData> {
         let server = match of_own_uri(uri) {
@@ -340,7 +383,10 @@ impl GatewayState {
                 let message = format!(
                     "no connected server has the resource {uri:?}; `resources/list` names those there are"
                 );
-                Err(ErrorData::resource_not_found(message, None))
+                Err(ErrorData::resource_not_found(
+                    message,
+                    Some(json!({ "uri": uri })),
+                ))
             }
         }
     }
@@ -365,6 +411,11 @@ impl GatewayState {
         }
         None
     }
+}
+
+/// The id of a server's task for clients.
+pub(super) fn task_id(server: &str, id: &str) -> String {
+    format!("{server}{TASK_SEPARATOR}{id}")
 }
 
 /// Says which server something is of.
@@ -444,6 +495,9 @@ impl Asked {
         let (name, description, property) = match self {
             Asked::Prompt(_) => ("prompts_get", "Reads a prompt", "name"),
             Asked::Resource(_) => ("resources_read", "Reads a resource", "uri"),
+            Asked::Task(TaskQuestion::State(_), _) => ("tasks_get", "Reads a task", "task"),
+            Asked::Task(TaskQuestion::Answers(_), _) => ("tasks_update", "Answers a task", "task"),
+            Asked::Task(TaskQuestion::End(_), _) => ("tasks_cancel", "Ends a task", "task"),
             Asked::Changes(_) => (
                 "resources_subscribe",
                 "Waits for changes of a resource",
@@ -467,6 +521,7 @@ impl Asked {
             Asked::Prompt(params) => json!({ "name": params.name, "arguments": params.arguments }),
             Asked::Resource(params) => json!({ "uri": params.uri }),
             Asked::Changes(uri) => json!({ "uri": uri }),
+            Asked::Task(question, _) => json!({ "task": question.id() }),
         };
         match arguments {
             Value::Object(arguments) => arguments,
@@ -488,6 +543,10 @@ impl Question {
         match self.asked.clone() {
             Asked::Prompt(params) => connection.prompt(params).await.map(Given::Prompt),
             Asked::Resource(params) => connection.resource(params).await.map(Given::Resource),
+            Asked::Task(question, client) => {
+                let answered = connection.task(question, client).await;
+                answered.map(Given::Task)
+            }
             Asked::Changes(uri) => {
                 let subscribed = self.pool.subscribe(&self.server, uri).await;
                 subscribed.map(Given::Changes)
