@@ -29,4 +29,8 @@ DIFFERENCES = {
 }
 
 # Scenarios of clients that fail.
-CLIENT_FAILURES = {}
+CLIENT_FAILURES = {
+    "json-schema-2020-12-preservation": "toolscout lists schemas as the models of all providers take them; calls are checked by the "
+    "whole schema",
+    "auth/basic-cimd": "toolscout registers itself at the login; it has no document about itself on the web",
+}

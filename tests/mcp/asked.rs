@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use rmcp::ClientHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ClientConfig, CustomRequest,
-    CustomResult, ElicitRequestParams, ElicitResult, ErrorData, GetPromptRequestParams,
-    InputRequiredResult, ListRootsResult, ProtocolVersion,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ClientConfig,
+    CustomRequest, CustomResult, ElicitRequestParams, ElicitResult, ErrorData,
+    GetPromptRequestParams, GetTaskParams, InputRequiredResult, ListRootsResult, ProtocolVersion,
 };
 use rmcp::service::{
     ClientLifecycleMode, ClientServiceExt, RequestContext, RoleClient, RunningService,
@@ -281,4 +281,32 @@ async fn tools_for_apps_are_listed_to_clients_that_show_apps_and_to_nobody_else(
         upstream.ids() == ["a/refresh"]
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_task_is_asked_for_at_its_server() {
+    let upstream = Upstream::start(vec![modern(&["modern", "later"])]).await;
+    let tasks = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let client = without_session(&gateway(&upstream), tasks).await;
+    let task = match timeout(PATIENCE, client.peer().call_tool_once(params("a/later"))).await {
+        Ok(Ok(CallToolResponse::Task(created))) => created.task,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(task.task_id, "a/7");
+    let state = client.get_task(GetTaskParams::new("a/7")).await.unwrap();
+    let state = json!(state);
+    assert_eq!(state["taskId"], "a/7", "{state}");
+    assert_eq!(state["result"]["content"][0]["text"], "at last", "{state}");
+    client
+        .cancel_task(CancelTaskParams::new("a/7"))
+        .await
+        .unwrap();
+    let unknown = client.get_task(GetTaskParams::new("b/7")).await;
+    let unknown = unknown.unwrap_err().to_string();
+    assert!(unknown.contains("no task \"b/7\""), "{unknown}");
+
+    // A client that takes no tasks gets none.
+    let other = without_session(&gateway(&upstream), json!({})).await;
+    let called = timeout(PATIENCE, other.peer().call_tool_once(params("a/later"))).await;
+    assert!(called.unwrap().is_err());
 }

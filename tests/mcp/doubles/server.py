@@ -86,6 +86,7 @@ def tools():
             ("updates", "Tells that a resource has changed."),
             ("folders", "Answers with the folders of the client."),
             ("colours", "Asks a person with a form of a later version."),
+            ("later", "Answers later."),
             ("needs", "Needs a name before it greets."),
             ("subscribed", "Which subscriptions it was asked for."),
             ("refuses", "Answers with the error that it is given, and no request's id."),
@@ -181,6 +182,8 @@ def call(request, params):
         field = {"type": "colour", "swatches": [["red", 1], {"of": "blue"}]}
         form = {"type": "object", "properties": {"colour": field}}
         return text(json.dumps(ask("elicitation/create", {"message": "Which?", "requestedSchema": form})))
+    if name == "later":
+        return {"resultType": "task", **TASK}
     if name == "needs":
         if "inputResponses" not in params:
             form = {"type": "object", "properties": {"name": {"type": "string"}}}
@@ -231,6 +234,10 @@ def offer(method, params):
     return None
 
 
+TASK = {"taskId": "7", "status": "working", "ttlMs": None}
+TASK |= {"createdAt": "2026-11-01T00:00:00Z", "lastUpdatedAt": "2026-11-01T00:00:00Z"}
+
+
 def ask(method, params):
     """Asks the client, and returns its answer."""
     ANSWERS[method] = queue.Queue()
@@ -267,6 +274,13 @@ def answer(message):
     elif method == "server/discover" and "modern" in BEHAVIOURS:
         result = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
         result |= {"ttlMs": 0, "cacheScope": "private"}
+        if "later" in BEHAVIOURS:
+            result["capabilities"]["extensions"] = {"io.modelcontextprotocol/tasks": {}}
+    elif method == "tasks/get" and params["taskId"] == TASK["taskId"]:
+        done = {"content": [{"type": "text", "text": "at last"}]}
+        result = {"resultType": "complete", **TASK, "status": "completed", "result": done}
+    elif method == "tasks/cancel" and params["taskId"] == TASK["taskId"]:
+        result = {"resultType": "complete"}
     elif method == "tools/list":
         LISTS += 1
         try:
