@@ -27,6 +27,8 @@ NAME = "tested"
 # The scenario whose server gets back the schema of its tool, as clients see it.
 ECHOES = "json-schema-2020-12-preservation"
 ECHOED = "json_schema_2020_12_tool"
+# The scenario whose server can list its tools and not call them.
+LISTS_ONLY = "json-schema-ref-no-deref"
 # What tools want that need arguments.
 GIVEN = {"add_numbers": {"a": 2, "b": 3}, "valid_tool": {"region": "us-west1"}}
 # A client logs in again after a step-up, but not for ever.
@@ -100,6 +102,8 @@ def use(gateway):
     if failed:
         # The servers of some scenarios have no tools.
         return None if "no server is called" in listed else listed
+    if SCENARIO == LISTS_ONLY:
+        return None
     names = [line.split("(")[0].split(" ")[0] for line in json.loads(listed)["tools"]]
     problem = None
     wanted = [(call["name"], call.get("arguments", {})) for call in CONTEXT.get("toolCalls", [])]
