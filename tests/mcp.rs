@@ -14,6 +14,7 @@ mod mcp {
     pub mod asked;
     pub mod authorization;
     pub mod changes;
+    pub mod edits;
     pub mod followed_sink;
     pub mod gateway;
     pub mod http;

@@ -13,7 +13,7 @@ use super::exit::UsageError;
 use crate::approved::{Approved, BlockedBy, ChangeKind, ToolChange, Undecided};
 use crate::gate::audit::{AuditLog, FILE_NAME};
 use crate::mcp::inspect::OtherTools;
-use crate::mcp::review::{Review, Reviewed, Verdict, decide, findings_of};
+use crate::mcp::review::{Review, Reviewed, Verdict, decide, definition_in_catalog, findings_of};
 use crate::printable::{counted, excerpt};
 
 /// Most characters of a text in the list; --json prints all of it.
@@ -151,7 +151,7 @@ fn list(context: &Context, catalog: &Catalog, servers: &[String]) -> Result<()> 
 }
 
 fn as_json(searcher: &Searcher, names: &OtherTools, id: &ToolId, change: &ToolChange) -> Value {
-    let in_catalog = searcher.tool(id);
+    let in_catalog = definition_in_catalog(searcher, id, change);
     let findings = findings_of(change, in_catalog.as_ref(), names);
     json!({
         "id": id, "kind": change.kind, "parts": change.parts(), "blocked_by": change.blocked_by,
@@ -172,7 +172,7 @@ fn card(searcher: &Searcher, names: &OtherTools, id: &ToolId, change: &ToolChang
         Some(BlockedBy::Setting) => head += " (blocked until it is accepted)",
         None => {}
     }
-    let in_catalog = searcher.tool(id);
+    let in_catalog = definition_in_catalog(searcher, id, change);
     let (before, after) = (
         change.approved.as_ref(),
         change.current(in_catalog.as_ref()),

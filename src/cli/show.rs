@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use serde_json::Value;
+use serde_json::{Value, json};
 use toolscout_index::formats::{self, Emit};
 use toolscout_index::{Kind, Searcher, Tool, ToolCompanion, ToolId};
 
 use super::Outcome;
 use super::context::{Context, Legs};
 use super::export::print_emitted;
+use crate::mcp::tool_edits::{Origins, Source, origins};
 use crate::printable;
 use toolscout_index::suggest::did_you_mean;
 
@@ -41,7 +42,8 @@ impl Args {
         if let Some(format) = self.format {
             print_emitted(context, &tools, format)?;
         } else if context.printer.is_json() {
-            context.printer.json(&tools)?;
+            let shown: Vec<Value> = tools.iter().map(|tool| as_json(tool)).collect();
+            context.printer.json(&shown)?;
         } else {
             for tool in tools {
                 let companions = searcher.companions(&tool.id);
@@ -67,6 +69,15 @@ fn find(searcher: &Searcher, id: &str) -> Result<Arc<Tool>> {
         None => format!("`toolscout search {id:?}` finds similar tools"),
     };
     bail!("no tool {id:?} in this catalog; {hint}")
+}
+
+/// A tool, and where its fields come from if the owner of the server file has edited it.
+fn as_json(tool: &Tool) -> Value {
+    let mut shown = json!(tool);
+    if let Some(origins) = origins(tool) {
+        shown["origins"] = json!(origins);
+    }
+    shown
 }
 
 /// All fields of a tool and its companions, one per line.
@@ -111,6 +122,9 @@ fn card(tool: &Tool, companions: &[ToolCompanion]) -> String {
     if let Some(schema) = &tool.output_schema {
         lines.push(format!("  output: {}", Value::Object(schema.clone())));
     }
+    if let Some(origins) = origins(tool) {
+        lines.extend(lines_of(&origins));
+    }
     for ToolCompanion { id, reason, .. } in companions {
         let line = format!("companion: {id} ({reason})");
         lines.push(format!("  {}", printable::line(&line)));
@@ -139,6 +153,44 @@ fn how_to_use(item: &Tool) -> Vec<String> {
     let body = item.metadata.get(formats::BODY).and_then(Value::as_str);
     for line in body.unwrap_or_default().lines() {
         lines.push(format!("  | {}", printable::line(line)));
+    }
+    lines
+}
+
+/// Where the fields of an edited tool come from.
+fn lines_of(origins: &Origins) -> Vec<String> {
+    let by = |source: Source| {
+        let fields = origins.fields.iter().filter(|(_, by)| **by == source);
+        let names: Vec<&str> = fields.map(|(field, _)| *field).collect();
+        names.join(", ")
+    };
+    let mut lines = Vec::new();
+    for (who, source) in [("owner", Source::Owner), ("server", Source::Server)] {
+        let fields = by(source);
+        if !fields.is_empty() {
+            lines.push(format!("  from the {who}: {fields}"));
+        }
+    }
+    let name = printable::name(&origins.server_name);
+    lines.push(format!("  the server's name: {name}"));
+    for line in origins
+        .server_description
+        .as_deref()
+        .unwrap_or_default()
+        .lines()
+    {
+        let line = printable::line(line);
+        lines.push(format!("  the server's description: {line}"));
+    }
+    for (what, names) in [
+        ("fixed arguments", &origins.fixed_arguments),
+        ("default arguments", &origins.default_arguments),
+        ("fields of results", &origins.result_fields),
+    ] {
+        if !names.is_empty() {
+            let names = printable::line(&names.join(", "));
+            lines.push(format!("  {what}: {names}"));
+        }
     }
     lines
 }

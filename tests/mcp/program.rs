@@ -468,13 +468,13 @@ async fn a_server_of_the_registry_is_added_to_a_file_and_listed() {
 }
 
 /// The program as a client's server.
-struct Served {
+pub struct Served {
     process: tokio::process::Child,
-    client: RunningService<RoleClient, ()>,
+    pub client: RunningService<RoleClient, ()>,
 }
 
 impl Served {
-    async fn start(world: &World, args: &[&str], stderr: Stdio) -> Self {
+    pub async fn start(world: &World, args: &[&str], stderr: Stdio) -> Self {
         let mut process = tokio::process::Command::from(world.command(args))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -487,12 +487,12 @@ impl Served {
         Served { process, client }
     }
 
-    async fn ask(&self, name: &'static str, given: Value) -> String {
+    pub async fn ask(&self, name: &'static str, given: Value) -> String {
         let params = CallToolRequestParams::new(name).with_arguments(object(given));
         text(self.client.call_tool(params).await.expect("a result"))
     }
 
-    async fn end(mut self) {
+    pub async fn end(mut self) {
         self.client.cancel().await.expect("it ends");
         self.process.wait().await.expect("it ends");
     }

@@ -524,6 +524,15 @@ impl AgentState {
             .collect()
     }
 
+    /// Tools that are always visible, because their sets say so.
+    fn always_loaded(&self) -> Vec<String> {
+        let mut tools = Vec::new();
+        for toolset in &self.toolsets {
+            tools.extend(toolset.always_loaded().iter().map(ToString::to_string));
+        }
+        tools
+    }
+
     fn tokens_of(&self, tools: &[Arc<Tool>]) -> usize {
         let count = self.config.count_tokens;
         let tokens = tools

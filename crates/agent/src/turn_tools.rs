@@ -57,6 +57,7 @@ impl TurnTools {
         let own = self.shared.own_tools.iter().filter(|tool| self.has(tool));
         let mut tools: Vec<Arc<Tool>> = own.cloned().collect();
         let mut pins = self.shared.config.pins.clone();
+        pins.extend(self.shared.always_loaded());
         // The search below finds tools of the profile alone, also by the pins of the agent.
         if let Some(limited) = &self.limited {
             pins.extend(limited.profile.pins().iter().cloned());

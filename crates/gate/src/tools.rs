@@ -105,6 +105,11 @@ pub trait Toolset: Send + Sync {
     /// The implementation of this tool, or `None` when it belongs to another set.
     fn find(&self, id: &ToolId) -> Option<Arc<dyn Callable>>;
 
+    /// Tools of this set that are always in the tool lists of models.
+    fn always_loaded(&self) -> Vec<ToolId> {
+        Vec::new()
+    }
+
     /// The servers of this set whose tools cannot be called now.
     fn absent_servers(&self) -> Vec<AbsentServer> {
         Vec::new()

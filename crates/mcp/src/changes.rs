@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use toolscout_index::{Searcher, Tool, ToolId};
 
 use crate::inspect::{Finding, FindingKind, OtherTools, inspect};
+use crate::tool_edits::as_offered;
 use toolscout_base::clock::unix_ms;
 use toolscout_gate::gate::{Class, Definition};
 use toolscout_state::approved::{
@@ -122,7 +123,9 @@ impl<'a> ApprovedBefore<'a> {
                 if id.server() == server
                     && let Some(tool) = searcher.tool(id)
                 {
-                    catalog.insert(id.clone(), tool);
+                    // The owner's edits are no change of the server's.
+                    let offered = as_offered(&tool);
+                    catalog.insert(offered.id.clone(), offered);
                 }
             }
         }

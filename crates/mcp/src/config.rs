@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::Limits;
+use crate::tool_edits::ToolEdits;
 use toolscout_base::known_secrets;
 use toolscout_base::printable::is_hidden;
 use toolscout_base::regular_file;
@@ -53,6 +54,8 @@ pub struct ServerConfig {
     pub idle_stop: Option<Duration>,
     /// How a connection begins.
     pub beginning: Beginning,
+    /// What the owner changes of its tools.
+    pub edits: ToolEdits,
 }
 
 /// How a connection to a server begins.
@@ -76,6 +79,7 @@ impl ServerConfig {
             call_times: CallTimeSettings::default(),
             idle_stop: None,
             beginning: Beginning::default(),
+            edits: ToolEdits::default(),
         }
     }
 
@@ -477,6 +481,9 @@ struct Entry {
     call_timeout_total_s: Option<Seconds>,
     idle_stop_s: Option<u64>,
     protocol: Option<String>,
+    tools: Option<Value>,
+    #[serde(rename = "alwaysLoad", alias = "always_load")]
+    always_load: Option<bool>,
 }
 
 /// How a login is made, in a file.
@@ -577,6 +584,13 @@ impl Entry {
                 .into());
             }
         };
+        let edits = ToolEdits::read(self.tools, self.always_load, &|text| {
+            Ok(expand(text, environment)?)
+        })?;
+        for secret in edits.secrets(redact::names_secret) {
+            // A server may repeat it in an answer.
+            known_secrets::add(secret);
+        }
         Ok(ServerConfig {
             name: name.to_owned(),
             given_name: None,
@@ -587,6 +601,7 @@ impl Entry {
             },
             idle_stop: self.idle_stop_s.map(Duration::from_secs),
             beginning,
+            edits,
         })
     }
 

@@ -49,6 +49,7 @@ use crate::sse::SseTransport;
 use crate::watchdog::Watchdog;
 use crate::{Limits, implementation};
 pub use input::Input;
+use crate::tool_edits::NotCalled;
 use listing::{Kind, Next, Page, Pages};
 use offers::CachedOffers;
 use one_request::AssignsErrors;
@@ -168,6 +169,14 @@ pub enum CallError {
     /// It took too long.
     #[error("no result within {} s; ask for less at once, or continue without it", .limit.as_secs_f64())]
     Timeout {
+    /// The owner of the file of servers has hidden or renamed it.
+    #[error("{tool} cannot be called: {reason}; use another tool")]
+    NotCalled {
+        /// The tool's id.
+        tool: String,
+        /// Why.
+        reason: NotCalled,
+    },
         /// The limit that was reached.
         limit: Duration,
     },

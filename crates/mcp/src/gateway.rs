@@ -263,11 +263,19 @@ impl GatewayState {
 
     /// The pinned tools that the catalog has now. Blocks.
     fn pinned(&self) -> Vec<Arc<Tool>> {
-        if self.config.pins.is_empty() {
+    fn may_have_pins(&self) -> bool {
+        let has_pins = !self.config.pins.is_empty() || !self.pool.always_loaded().is_empty();
+        has_pins || self.pool.awaits_pins()
+    }
+
+        let mut pins = self.config.pins.clone();
+        let always_loaded = self.pool.always_loaded();
+        pins.extend(always_loaded.iter().map(ToString::to_string));
+        if pins.is_empty() {
             return Vec::new();
         }
         let request = SearchRequest {
-            select: self.config.pins.clone(),
+            select: pins,
             filter: self.config.find.filter.clone(),
             ..SearchRequest::default()
         };
@@ -989,7 +997,7 @@ impl Session {
     /// The injected or pinned tool with this name, if there is one.
     async fn visible(&self, name: &str, context: &RequestContext<RoleServer>) -> Option<Arc<Tool>> {
         let visible = self.toolbox.lock().find(name).cloned();
-        if visible.is_some() || self.shared.config.pins.is_empty() {
+        if visible.is_some() || !self.shared.may_have_pins() {
             return visible;
         }
         // A session of one request has not listed its tools.
@@ -1032,6 +1040,10 @@ impl Session {
 }
 
 impl ServerHandler for Session {
+        // Many clients ask for the list once, so pinned tools must be in it.
+        if shared.pool.awaits_pins() {
+            shared.pool.settled(shared.config.settle).await;
+        }
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(self.shared.capabilities())
             .with_server_info(implementation())

@@ -33,6 +33,7 @@ use crate::outcome::Outcome;
 use crate::sink::CatalogSink;
 use crate::sync::{self, Synced};
 use subscriptions::Subscriptions;
+use crate::tool_edits::ServerCall;
 use toolscout_gate::tools::{AbsentServer, Arguments, Callable, Called, ToolFailure, Toolset};
 use toolscout_state::approved::Approved;
 
@@ -49,6 +50,8 @@ const SYNC_RETRY: Duration = Duration::from_secs(5);
 const LOOK_FOR_DECISIONS: Duration = Duration::from_secs(5);
 /// After a connection that lasted this long, the pause before a reconnect starts at the shortest.
 const STABLE: Duration = Duration::from_secs(30);
+/// JSON-RPC's code of an error of this program.
+const INTERNAL_ERROR: i32 = -32603;
 /// Most skipped tools of one list that are logged one by one.
 const MAX_LOGGED_SKIPS: usize = 5;
 
@@ -111,6 +114,8 @@ struct Server {
     state: watch::Sender<ServerState>,
     /// Tools that must not be called, with the reason.
     blocked: Mutex<BTreeMap<ToolId, String>>,
+    /// Tools of the last list that are always in the tool lists of models.
+    always_loaded: Mutex<Vec<ToolId>>,
     /// Notified when a call failed in a way that may mean a lost connection.
     recheck: Notify,
     calls: Semaphore,
@@ -334,8 +339,24 @@ impl Pool {
 
     /// Why this tool is blocked; `None` when it is not.
     pub fn blocked(&self, id: &ToolId) -> Option<String> {
-        let server = self.shared.servers.get(id.server())?;
-        server.blocked.lock().get(id).cloned()
+        self.shared.servers.get(id.server())?.blocked(id)
+    }
+
+    /// Whether the owner wants tools of a server to be always loaded that has not been connected yet.
+    pub fn awaits_pins(&self) -> bool {
+        let mut servers = self.shared.servers.values();
+        servers.any(|server| {
+            server.config.edits.has_pins() && matches!(&*server.state.borrow(), ServerState::New)
+        })
+    }
+
+    /// Tools that are always in the tool lists of models, because the owner or the server says so.
+    pub fn always_loaded(&self) -> Vec<ToolId> {
+        let mut tools = Vec::new();
+        for server in self.shared.servers.values() {
+            tools.extend(server.always_loaded.lock().iter().cloned());
+        }
+        tools
     }
 
     /// Whether this server is one of these, connected or not.
@@ -519,6 +540,10 @@ impl Toolset for Pool {
         self.callable(id, CallContext::default())
     }
 
+    fn always_loaded(&self) -> Vec<ToolId> {
+        Pool::always_loaded(self)
+    }
+
     fn absent_servers(&self) -> Vec<AbsentServer> {
         let mut absent = Vec::new();
         for status in self.statuses() {
@@ -565,6 +590,22 @@ impl Callable for UpstreamTool {
     }
 }
 
+/// The result with the fields that the owner of the server file wants.
+async fn viewed(call: &ServerCall<'_>, result: CallToolResult) -> ServerAnswer {
+    let view = call.view();
+    match spawn_blocking(move || view(result)).await {
+        Ok(result) => Ok(result),
+        Err(error) => {
+            tracing::error!(%error, "reading a result panicked");
+            Err(CallError::Refused {
+                code: INTERNAL_ERROR,
+                message: "the tool was called, and its result cannot be shown".into(),
+                data: None,
+            })
+        }
+    }
+}
+
 /// The answer as data for a model.
 fn data_of(answer: &ServerAnswer) -> Result<Value, ToolFailure> {
     let result = match answer {
@@ -589,6 +630,7 @@ impl Server {
             on_change,
             state,
             blocked: Mutex::default(),
+            always_loaded: Mutex::default(),
             recheck: Notify::new(),
             calls,
             wanted: Notify::new(),
@@ -636,18 +678,24 @@ impl Server {
             () = context.cancelled.cancelled() => return Err(CallError::Cancelled),
             connection = self.connection() => connection?,
         };
-        if let Some(reason) = self.blocked.lock().get(id) {
+        if let Some(reason) = self.blocked(id) {
             return Err(CallError::Blocked {
                 tool: id.to_string(),
-                reason: reason.clone(),
+                reason,
             });
         }
+        let edited = self.config.edits.call(id.name(), arguments);
+        let call = edited.map_err(|reason| CallError::NotCalled {
+            tool: id.to_string(),
+            reason,
+        })?;
         let total = self.limits.call.total;
         // The semaphore is never closed, so this fails only by the timeout.
         let Ok(_permit) = timeout(total, self.calls.acquire()).await else {
             return Err(CallError::Timeout { limit: total });
         };
-        let called = connection.call(id.name(), arguments, context).await;
+        let arguments = call.arguments.clone();
+        let called = connection.call(call.name, arguments, context).await;
         self.used();
         // Listing the tools again finds out whether the connection is still usable.
         if matches!(
@@ -658,7 +706,16 @@ impl Server {
         ) {
             self.recheck.notify_one();
         }
-        called
+        match called {
+            Ok(result) if call.has_view() => viewed(&call, result).await,
+            called => called,
+        }
+    }
+
+    /// Why a tool of the catalog must not be called; `None` if it may be.
+    fn blocked(&self, id: &ToolId) -> Option<String> {
+        let offered = self.config.edits.id_at_server(id);
+        self.blocked.lock().get(&offered).cloned()
     }
 
     /// The connection. Waits for one that is being made, or that was lost a moment ago.
@@ -1101,6 +1158,8 @@ impl ConnectionTask {
     /// before a changed tool can be called. Also returns the decision that it was compared with.
     async fn write(&self, offered: sync::OfferedTools) -> Result<(Synced, i64), String> {
         let _held = self.server.writing.lock().await;
+        let edits = &self.server.config.edits;
+        let mut warnings = edits.unknown_tools(&offered.tools);
         let compared = self.compare(offered).await?;
         *self.server.blocked.lock() = compared.0.blocked();
         let (
@@ -1115,13 +1174,17 @@ impl ConnectionTask {
         ) = compared;
         log_changes(&flagged);
         *self.server.for_apps.lock() = for_apps.into_iter().map(Arc::new).collect();
-        let changes = self.sink.sync(self.name(), tools).await?;
+        let edited = edits.apply(tools);
+        warnings.extend(edited.warnings);
+        let changes = self.sink.sync(self.name(), edited.tools).await?;
+        *self.server.always_loaded.lock() = edited.always_loaded;
         self.server.progress.lock().synced_at = Some(SystemTime::now());
         let synced = Synced {
             server: self.name().to_owned(),
             changes,
             flagged,
             skipped,
+            warnings,
         };
         Ok((synced, decision))
     }
@@ -1159,8 +1222,12 @@ fn log_sync(synced: &Synced) {
         server,
         changes,
         skipped,
+        warnings,
         ..
     } = synced;
+    for warning in warnings.iter().take(MAX_LOGGED_SKIPS) {
+        tracing::warn!(server, "{warning}");
+    }
     for reason in skipped.iter().take(MAX_LOGGED_SKIPS) {
         tracing::warn!(server, reason, "a tool was skipped");
     }

@@ -12,6 +12,7 @@ use toolscout_index::{Searcher, Tool, ToolId};
 use utoipa::ToSchema;
 
 use crate::inspect::{Finding, OtherTools, inspect};
+use crate::tool_edits::{as_offered, edited_like, in_catalog};
 use toolscout_base::clock::unix_ms;
 use toolscout_gate::gate::audit::{self, Entry};
 use toolscout_state::approved::{
@@ -117,6 +118,20 @@ pub enum ReviewError {
     Store(#[from] ApprovedError),
 }
 
+/// The definition of a change in the catalog, as its server sent it; `None` if the change itself has
+/// the definition that a person decides on.
+pub fn definition_in_catalog(
+    searcher: &Searcher,
+    id: &ToolId,
+    change: &ToolChange,
+) -> Option<Arc<Tool>> {
+    // Looking for a renamed tool reads all tools of its server.
+    if change.offered.is_some() || change.kind == ChangeKind::Removed {
+        return None;
+    }
+    Some(as_offered(&in_catalog(searcher, id)?))
+}
+
 /// What is suspicious about the definition of a change that a person decides on.
 pub fn findings_of(
     change: &ToolChange,
@@ -155,7 +170,11 @@ fn store(
     searcher: &Searcher,
     review: &Review,
 ) -> Result<Reviewed, ReviewError> {
-    let of_verdicts = review.verdicts.keys().map(|id| id.server().to_owned());
+    let mut verdicts = BTreeMap::new();
+    for (id, verdict) in &review.verdicts {
+        verdicts.insert(id_at_server(searcher, id), verdict.clone());
+    }
+    let of_verdicts = verdicts.keys().map(|id| id.server().to_owned());
     let servers: BTreeSet<String> = of_verdicts.chain(review.accept_all.clone()).collect();
     let mut reviewed = Reviewed::default();
     Approved::open(place)?.review(&servers, |server, remembered| {
@@ -165,17 +184,25 @@ fn store(
             update: Update::default(),
             reviewed: &mut reviewed,
         };
-        for (id, (verdict, version)) in &review.verdicts {
+        for (id, (verdict, version)) in &verdicts {
             if id.server() == server {
                 judging.judge(id, *verdict, version.as_deref())?;
             }
         }
         if review.accept_all.contains(server) {
-            judging.accept_the_rest(&review.verdicts)?;
+            judging.accept_the_rest(&verdicts)?;
         }
         Ok::<Update, ReviewError>(judging.update)
     })?;
     Ok(reviewed)
+}
+
+/// The id under which its server offers a tool that the owner has renamed.
+fn id_at_server(searcher: &Searcher, id: &ToolId) -> ToolId {
+    match searcher.tool(id) {
+        Some(tool) => as_offered(&tool).id.clone(),
+        None => id.clone(),
+    }
 }
 
 /// The decisions about the tools of one server.
@@ -193,7 +220,8 @@ impl Judging<'_> {
         verdict: Verdict,
         version: Option<&str>,
     ) -> Result<(), ReviewError> {
-        let in_catalog = self.searcher.tool(id);
+        let edited = in_catalog(self.searcher, id);
+        let in_catalog = edited.as_ref().map(as_offered);
         let change = self.remembered.undecided.get(id).cloned();
         let change = match (change, verdict) {
             (Some(change), _) => change,
@@ -213,8 +241,8 @@ impl Judging<'_> {
             parts: change.parts(),
         });
         match verdict {
-            Verdict::Accept => self.accept(id, &change, in_catalog),
-            Verdict::Block => self.block(id, change, in_catalog),
+            Verdict::Accept => self.accept(id, &change, edited.as_ref()),
+            Verdict::Block => self.block(id, change, edited.as_ref()),
         }
         Ok(())
     }
@@ -238,14 +266,14 @@ impl Judging<'_> {
         })
     }
 
-    fn accept(&mut self, id: &ToolId, change: &ToolChange, in_catalog: Option<Arc<Tool>>) {
+    fn accept(&mut self, id: &ToolId, change: &ToolChange, in_catalog: Option<&Arc<Tool>>) {
         self.update.settled.insert(id.clone());
         let Some(offered) = &change.offered else {
             // The catalog has the definition already, and loses what was said against it.
             if let Some(tool) = in_catalog
                 && !tool.flags().is_empty()
             {
-                let accepted = Tool::clone(&tool).with_flags([]);
+                let accepted = Tool::clone(tool).with_flags([]);
                 self.reviewed.upsert.push(accepted);
             }
             return;
@@ -253,23 +281,25 @@ impl Judging<'_> {
         // With the class that it declares: raising it was only for the time until now.
         let record = Record::of(offered);
         self.update.records.insert(id.clone(), record);
+        let accepted = Tool::clone(offered).with_flags([]);
         self.reviewed
             .upsert
-            .push(Tool::clone(offered).with_flags([]));
+            .push(edited_like(&accepted, in_catalog));
     }
 
-    fn block(&mut self, id: &ToolId, change: ToolChange, in_catalog: Option<Arc<Tool>>) {
+    fn block(&mut self, id: &ToolId, change: ToolChange, in_catalog: Option<&Arc<Tool>>) {
         let offered = match change.kind {
             ChangeKind::Removed => None,
-            _ => change.offered.clone().or(in_catalog),
+            _ => change.offered.clone().or(in_catalog.map(as_offered)),
         };
+        let id_in_catalog = in_catalog.map_or(id, |tool| &tool.id).clone();
         let blocked = ToolChange {
             offered,
             blocked_by: Some(BlockedBy::Person),
             ..change
         };
         self.update.undecided.insert(id.clone(), blocked);
-        self.reviewed.remove.push(id.clone());
+        self.reviewed.remove.push(id_in_catalog);
     }
 
     fn accept_the_rest(

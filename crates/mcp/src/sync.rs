@@ -11,6 +11,7 @@ use crate::changes::{ApprovedBefore, ComparedTools, Flag, OnChange, compare_with
 use crate::config::ServerConfig;
 use crate::connection::{ConnectError, Connection, Connector, ListError, ListedTools, Offers};
 use crate::items;
+use crate::tool_edits;
 use toolscout_base::printable::{excerpt, is_hidden};
 
 /// The `_meta` key of this program. A server could use it to claim the identity of another.
@@ -41,6 +42,9 @@ pub struct Synced {
     pub flagged: Vec<Flag>,
     /// Why entries were skipped.
     pub skipped: Vec<String>,
+    /// What the owner's edits name and the server does not have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// Why the tools of a server are not known.
@@ -104,7 +108,10 @@ pub fn read_tools(server: &str, listed: ListedTools, limits: &Limits) -> Offered
         None => true,
     });
     // Before the entries become tools: the identity of a tool is its server's name in the settings.
-    entries.iter_mut().for_each(drop_own_meta);
+    for entry in &mut entries {
+        drop_own_meta(entry);
+        tool_edits::drop_claims(entry);
+    }
     if entries.is_empty() {
         return OfferedTools {
             skipped,

@@ -327,7 +327,7 @@ fn page(searcher: &Searcher, changes: &Undecided, after: Option<&str>, limit: us
 impl ChangeBody {
     fn of(searcher: &Searcher, names: &OtherTools, id: &ToolId, change: &ToolChange) -> Self {
         // If the change took effect, the new definition is the one in the catalog.
-        let in_catalog = searcher.tool(id);
+        let in_catalog = review::definition_in_catalog(searcher, id, change);
         ChangeBody {
             id: id.to_string(),
             kind: change.kind,

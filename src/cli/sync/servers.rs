@@ -14,9 +14,9 @@ use super::super::exit::UsageError;
 use super::super::interrupt::Interrupt;
 use super::print_changes;
 use crate::approved::{Approved, Remembered, Update};
-use crate::mcp::PoolConfig;
 use crate::mcp::changes::ApprovedBefore;
 use crate::mcp::sync::{OfferedTools, Synced, compare, fetch_all};
+use crate::mcp::{PoolConfig, ServerConfig};
 use crate::printable::{self, counted};
 
 /// Fetches the tools of every server, or of the one with this name, and writes them. A server that
@@ -71,7 +71,7 @@ pub fn sync(
             }
         };
         // One server that fails does not keep the others from being written.
-        match import(name, offer, config, catalog.as_ref(), writer.as_mut()) {
+        match import(server, offer, config, catalog.as_ref(), writer.as_mut()) {
             Ok((synced, approval)) => {
                 approvals.push((name, approval));
                 report.add(context, &synced)?;
@@ -103,12 +103,18 @@ pub fn sync(
 /// Compares the offer of one server with what is approved, and writes the tools that pass. Without
 /// a writer every tool counts as added.
 fn import(
-    server: &str,
+    server: &ServerConfig,
     offer: OfferedTools,
     config: &PoolConfig,
     catalog: Option<&Catalog>,
     writer: Option<&mut Writer>,
 ) -> Result<(Synced, Approval)> {
+    let ServerConfig {
+        name: server,
+        edits,
+        ..
+    } = server;
+    let mut warnings = edits.unknown_tools(&offer.tools);
     let remembered = match catalog {
         Some(catalog) => Approved::peek(catalog.path(), server)?,
         None => Remembered::default(),
@@ -122,10 +128,12 @@ fn import(
     );
     let (compared, skipped) =
         compare(offer, config.on_change, &before).map_err(anyhow::Error::msg)?;
+    let edited = edits.apply(compared.tools);
+    warnings.extend(edited.warnings);
     let changes = match writer {
-        Some(writer) => writer.sync(server, &compared.tools)?,
+        Some(writer) => writer.sync(server, &edited.tools)?,
         None => Changes {
-            added: ids(&compared.tools),
+            added: ids(&edited.tools),
             ..Changes::default()
         },
     };
@@ -139,6 +147,7 @@ fn import(
             changes,
             flagged: compared.flags,
             skipped,
+            warnings,
         },
         approval,
     ))
@@ -237,6 +246,13 @@ fn print_synced(context: &Context, synced: &Synced) -> Result<()> {
             "it was imported; `toolscout review` shows it"
         };
         context.warn(format_args!("{}: {}; {end}", flag.id, flag.described()));
+    }
+    for warning in &synced.warnings {
+        context.warn(format_args!(
+            "server {}: {}",
+            synced.server,
+            printable::line(warning)
+        ));
     }
     for reason in &synced.skipped {
         context.warn(format_args!(
