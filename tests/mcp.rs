@@ -29,3 +29,4 @@ mod mcp {
     pub mod sse;
     pub mod world;
 }
+    pub mod server_logs;

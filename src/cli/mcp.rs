@@ -6,7 +6,9 @@ mod edit;
 mod import;
 mod install;
 mod login;
+mod logs;
 mod servers;
+mod test;
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -113,8 +115,12 @@ enum Verb {
     /// Keep the entries of servers, and do not use them
     Disable(edit::DisableArgs),
     /// Show whether servers answer, and which of them need a login
-    #[command(visible_alias = "list", alias = "test")]
+    #[command(visible_alias = "list")]
     Servers(servers::Args),
+    /// Connect to a server, and show what it says about itself and what it offers
+    Test(test::Args),
+    /// Show what a server process wrote to its standard error
+    Logs(logs::Args),
     /// Log in at a server in the browser
     Login(login::Args),
     /// End the login at a server
@@ -134,6 +140,8 @@ impl Args {
             Some(Verb::Enable(args)) => args.run(&context),
             Some(Verb::Disable(args)) => args.run(&context),
             Some(Verb::Servers(args)) => args.run(&context),
+            Some(Verb::Test(args)) => args.run(&context),
+            Some(Verb::Logs(args)) => args.run(&context),
             Some(Verb::Login(args)) => args.run(&context),
             Some(Verb::Logout(args)) => args.run(&context),
             None => {

@@ -14,6 +14,7 @@ use crate::mcp::config::{self, add_header, is_url, load, parse_server};
 use crate::mcp::login::Logins;
 use crate::mcp::{OnChange, PoolConfig, ServerConfig};
 use crate::printable::name;
+use crate::mcp::server_logs::ServerLogs;
 
 /// The file of servers that `mcp add` writes by default.
 pub const DEFAULT_FILE: &str = "servers.json";
@@ -115,6 +116,7 @@ fn note_new_names(path: &Path, servers: &[ServerConfig]) {
         if let Some(given) = &server.given_name {
             print_stderr(format_args!(
                 "note: the server {} of {} is called {} here, since no id of a tool can begin with that name",
+            logs: ServerLogs::in_data_dir(data),
                 name(given),
                 path.display(),
                 name(&server.name)

@@ -29,6 +29,11 @@ pub fn date(day: i64) -> String {
     time.format("%F").to_string()
 }
 
+/// The time now, in seconds: `2026-11-28T09:30:00Z`.
+pub fn utc_now() -> String {
+    chrono::Utc::now().format("%FT%TZ").to_string()
+}
+
 fn since_1970(time: SystemTime) -> Duration {
     time.duration_since(UNIX_EPOCH).unwrap_or_default()
 }

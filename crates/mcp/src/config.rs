@@ -343,7 +343,7 @@ fn read_entry(value: Value) -> Result<Entry, EntryError> {
 }
 
 /// A name like this one that can be the server of a tool.
-fn safe_name(given: &str) -> String {
+pub(crate) fn safe_name(given: &str) -> String {
     let is_bad = |c: char| c == '/' || is_hidden(c);
     let mut name: String = given.replace(is_bad, "-");
     // Room for a number behind it.

@@ -1,6 +1,7 @@
 //! A connection to a server: the handshake, the list of tools, calls, and closing.
 
 mod input;
+mod about;
 mod listing;
 mod notices;
 mod offers;
@@ -45,6 +46,7 @@ use crate::config::{Beginning, HttpProtocol, ServerConfig, Transport};
 use crate::lines::Lines;
 use crate::login::{Logins, Tokens, has_authorization};
 use crate::process::{Process, Program, StderrTail};
+use crate::server_logs::ServerLogs;
 use crate::sse::SseTransport;
 use crate::watchdog::Watchdog;
 use crate::{Limits, implementation};
@@ -57,6 +59,7 @@ use reasons::{causes, of_handshake};
 use toolscout_base::printable::{excerpt, line};
 use toolscout_gate::tools::Arguments;
 
+pub use about::About;
 pub use listing::ListedTools;
 pub use notices::{Audience, Level, LogMessage, Notice, severity};
 use notices::{LogLevels, LogText, Notices};
@@ -618,6 +621,8 @@ pub struct Connector {
     pub limits: Limits,
     /// The logins at servers.
     pub logins: Logins,
+    /// Where the standard error of servers is kept.
+    pub logs: ServerLogs,
     pub(super) watchdog: Arc<Watchdog>,
     /// Incremented when the prompts or resources of any server may have changed.
     pub(super) offers_changed: watch::Sender<u64>,
@@ -683,6 +688,7 @@ impl<'a> Attempt<'a> {
                     env,
                     cwd: cwd.as_deref(),
                     sandbox: sandbox.as_ref(),
+                    log: self.connector.logs.file(&self.server),
                 };
                 let started = Process::start(&program, &self.connector.watchdog);
                 let (process, stdout, stdin) = started

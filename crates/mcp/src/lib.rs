@@ -25,6 +25,7 @@ pub mod sink;
 mod sse;
 mod watchdog;
 mod process;
+pub mod server_logs;
 pub mod connection;
 mod items;
 pub mod sync;

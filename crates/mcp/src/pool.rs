@@ -30,6 +30,7 @@ use crate::connection::{
 };
 use crate::login::{Logins, has_authorization};
 use crate::outcome::Outcome;
+use crate::server_logs::ServerLogs;
 use crate::sink::CatalogSink;
 use crate::sync::{self, Synced};
 use subscriptions::Subscriptions;
@@ -68,6 +69,8 @@ pub struct PoolConfig {
     pub logins: Logins,
     /// Whether servers may ask for the folders of the client (roots), the only one.
     pub passes_roots: bool,
+    /// Where the standard error of servers is kept.
+    pub logs: ServerLogs,
 }
 
 impl PoolConfig {
@@ -76,6 +79,7 @@ impl PoolConfig {
         let connector = Connector {
             limits: self.limits,
             logins: self.logins.clone(),
+            logs: self.logs.clone(),
             ..Connector::default()
         };
         if self.passes_roots {

@@ -11,9 +11,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
+use crate::server_logs::{LogFile, LogWriter};
 use crate::watchdog::Watchdog;
 use toolscout_base::sandbox::{PrivateFolder, Sandbox, SandboxSettings};
 
@@ -66,6 +67,8 @@ pub struct Program<'a> {
     pub cwd: Option<&'a Path>,
     /// What it may use besides that directory; none for no sandbox.
     pub sandbox: Option<&'a SandboxSettings>,
+    /// Where its standard error is kept.
+    pub log: Option<LogFile>,
 }
 
 /// A running server.
@@ -128,7 +131,8 @@ impl Process {
         let stderr_tail = StderrTail::default();
         let stderr = child.stderr.take();
         let server = Arc::clone(program.server);
-        let draining = stderr.map(|stderr| drain(stderr, server, stderr_tail.clone()));
+        let log = program.log.clone();
+        let draining = stderr.map(|stderr| drain(stderr, server, stderr_tail.clone(), log));
         let draining = draining.map(tokio::spawn);
         Ok((
             Process {
@@ -221,11 +225,21 @@ fn spawn(
 }
 
 /// Reads standard error to its end: a server whose pipe is full would block.
-async fn drain(mut stderr: ChildStderr, server: Arc<str>, stderr_tail: StderrTail) {
+async fn drain(
+    mut stderr: ChildStderr,
+    server: Arc<str>,
+    stderr_tail: StderrTail,
+    log: Option<LogFile>,
+) {
+    let mut writer = match log {
+        Some(log) => spawn_blocking(|| LogWriter::begin(log)).await.ok(),
+        None => None,
+    };
     let mut chunk = vec![0; 8 << 10];
     let mut logged = 0;
     while let Ok(bytes @ 1..) = stderr.read(&mut chunk).await {
         stderr_tail.push(&chunk[..bytes]);
+        writer = written(writer, chunk[..bytes].to_vec()).await;
         if logged < LOGGED_BYTES {
             tracing::debug!(%server, stderr = %String::from_utf8_lossy(&chunk[..bytes]).trim_end());
         }
@@ -235,4 +249,17 @@ async fn drain(mut stderr: ChildStderr, server: Arc<str>, stderr_tail: StderrTai
             tracing::warn!(%server, "the server writes a lot to its standard error; the rest of it is not logged");
         }
     }
+    if let Some(writer) = writer {
+        let _ = spawn_blocking(|| writer.end()).await;
+    }
+}
+
+/// Writes a part into the log, off the async threads.
+async fn written(writer: Option<LogWriter>, part: Vec<u8>) -> Option<LogWriter> {
+    let mut writer = writer?;
+    let writing = spawn_blocking(move || {
+        writer.write(&part);
+        writer
+    });
+    writing.await.ok()
 }

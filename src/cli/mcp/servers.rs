@@ -40,6 +40,11 @@ struct Row {
 }
 
 impl Args {
+    /// The same verb for these servers.
+    pub fn of(mcp: McpArgs) -> Self {
+        Args { mcp }
+    }
+
     /// Asks all servers, several at a time.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let mcp = self.mcp.or_default_file();
