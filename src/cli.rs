@@ -42,6 +42,7 @@ mod mcp;
 mod memory;
 mod models;
 mod more_tools;
+mod preflight;
 mod remove;
 mod review;
 mod search;
@@ -115,6 +116,8 @@ enum Verb {
     Sync(sync::Args),
     /// List what changed in the tools of MCP servers, and accept changes or block tools
     Review(review::Args),
+    /// Check that MCP servers answer and their tools are as approved, before a job that needs them
+    Preflight(preflight::Args),
     /// Embed the tools that have no vectors yet
     Embed(embed::Args),
     /// Let a language model write when to use each tool, for dense search
@@ -192,6 +195,7 @@ impl Verb {
             | Verb::Mcp(_)
             | Verb::Memory(_)
             | Verb::Words(_)
+            | Verb::Preflight(_)
             | Verb::Review(_) => true,
             // Those of the store too.
             Verb::Enrich(_)
@@ -255,6 +259,7 @@ impl Cli {
             Verb::Add(args) => args.run(&context()?),
             Verb::Sync(args) => args.run(&context()?),
             Verb::Review(args) => args.run(&context()?),
+            Verb::Preflight(args) => args.run(&context()?),
             Verb::Embed(args) => args.run(&context()?),
             Verb::Enrich(args) => args.run(&context()?),
             Verb::List(args) => args.run(&context()?),

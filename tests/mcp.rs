@@ -24,6 +24,7 @@ mod mcp {
     pub mod peers;
     pub mod pool;
     pub mod program;
+    pub mod preflight;
     #[cfg(target_os = "linux")]
     pub mod sandbox;
     pub mod sse;

@@ -17,6 +17,8 @@ pub enum Outcome {
     Success,
     /// Something failed or is left to do, and the output names it: exit code 1.
     Failure,
+    /// The same with an exit code of its own, which the help of the verb explains.
+    Coded(u8),
 }
 
 /// The exit code of an error that is no mistake in the command line.
@@ -30,6 +32,7 @@ impl Outcome {
         match self {
             Outcome::Success => 0,
             Outcome::Failure => 1,
+            Outcome::Coded(code) => code,
         }
     }
 }

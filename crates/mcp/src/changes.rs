@@ -165,7 +165,7 @@ impl<'a> ApprovedBefore<'a> {
 
     /// The approved definition of a tool. For tools that were added before definitions were stored,
     /// it is the one in the catalog.
-    fn record(&self, id: &ToolId) -> Option<Record> {
+    pub(crate) fn record(&self, id: &ToolId) -> Option<Record> {
         match self.records().get(id) {
             Some(record) => Some(*record),
             None => Some(Record::of(self.catalog.get(id)?)),
@@ -173,7 +173,7 @@ impl<'a> ApprovedBefore<'a> {
     }
 
     /// True when nothing of the server is known yet.
-    fn is_first_list(&self) -> bool {
+    pub(crate) fn is_first_list(&self) -> bool {
         self.records().is_empty() && self.catalog.is_empty()
     }
 

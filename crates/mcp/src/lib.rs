@@ -30,6 +30,7 @@ pub mod connection;
 mod items;
 pub mod sync;
 pub mod pool;
+pub mod preflight;
 pub mod gateway;
 
 use std::time::Duration;

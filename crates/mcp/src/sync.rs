@@ -59,7 +59,7 @@ pub enum FetchError {
 }
 
 /// Most servers that are listed at the same time.
-const CONCURRENT_FETCHES: usize = 8;
+pub(crate) const CONCURRENT_FETCHES: usize = 8;
 
 /// Lists the tools of every server once. The outcomes are in the order of the servers, and a
 /// failure of one does not affect the others.
@@ -71,7 +71,14 @@ pub async fn fetch_all(
     fetched.buffered(CONCURRENT_FETCHES).collect().await
 }
 
-async fn fetch(server: &ServerConfig, connector: &Connector) -> Result<OfferedTools, FetchError> {
+/// Lists the tools of a server once.
+///
+/// # Errors
+/// [`FetchError`].
+pub async fn fetch(
+    server: &ServerConfig,
+    connector: &Connector,
+) -> Result<OfferedTools, FetchError> {
     let connection = Connection::open(server, connector).await?;
     let listed = connection.list_tools().await;
     let offers = connection.offers().await;
