@@ -25,6 +25,8 @@ mod mcp {
     pub mod pool;
     pub mod program;
     pub mod preflight;
+    pub mod program;
+    pub mod registry;
     #[cfg(target_os = "linux")]
     pub mod sandbox;
     pub mod sse;

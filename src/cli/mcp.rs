@@ -7,6 +7,7 @@ mod import;
 mod install;
 mod login;
 mod logs;
+mod registry;
 mod servers;
 mod test;
 
@@ -102,6 +103,8 @@ enum Verb {
     Install(install::Args),
     /// Add a server to a file of servers: by its command, its URL, or a description of the MCP registry
     Add(add::Args),
+    /// Find servers in a registry that you name, and add them
+    Registry(registry::Args),
     /// Take the servers from the settings of other MCP clients
     Import(import::Args),
     /// Put the settings of a client back as they were before `install` or `import --replace`
@@ -133,6 +136,7 @@ impl Args {
         match self.verb {
             Some(Verb::Install(args)) => args.run(&context),
             Some(Verb::Add(args)) => args.run(&context),
+            Some(Verb::Registry(args)) => args.run(&context),
             Some(Verb::Import(args)) => args.run(&context),
             Some(Verb::Restore(args)) => args.run(&context),
             Some(Verb::Get(args)) => args.run(&context),

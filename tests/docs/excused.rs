@@ -36,7 +36,7 @@ const fn excused(begins: &'static str, instead: Instead, reason: &'static str) -
     }
 }
 
-const LIST: [Excused; 47] = [
+const LIST: [Excused; 48] = [
     excused(
         "toolscout eval generate --by model",
         Instead::Help,
@@ -70,6 +70,7 @@ const LIST: [Excused; 47] = [
     excused("tar --extract", Instead::Nothing, "needs a release"),
     excused("cd toolscout-", Instead::Nothing, "needs a release"),
     excused("sudo ", Instead::Nothing, "changes the system"),
+    excused("toolscout mcp registry", Instead::Help, "needs a registry"),
     excused("docker ", Instead::Nothing, "needs Docker"),
     excused("scripts/release", Instead::Script, "takes half an hour"),
     excused("scripts/check_release", Instead::Script, "needs a release"),

@@ -7,7 +7,7 @@ use std::process::Command;
 use super::page::{self, Page};
 
 /// Verbs whose help lists flags.
-const VERBS: [&str; 48] = [
+const VERBS: [&str; 53] = [
     "add",
     "sync",
     "embed",
@@ -32,6 +32,11 @@ const VERBS: [&str; 48] = [
     "mcp get",
     "mcp remove",
     "mcp servers",
+    "mcp test",
+    "mcp logs",
+    "mcp registry search",
+    "mcp registry add",
+    "preflight",
     "mcp login",
     "mcp logout",
     "keys create",

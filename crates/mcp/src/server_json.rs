@@ -88,6 +88,8 @@ struct Package {
     package_arguments: Vec<Argument>,
     #[serde(default, alias = "environment_variables")]
     environment_variables: Vec<Named>,
+    #[serde(default, alias = "file_sha256")]
+    file_sha256: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -190,6 +192,10 @@ pub struct Import {
     pub entry: Value,
     /// The variables that it takes from the environment.
     pub open: Vec<OpenValue>,
+    /// The SHA-256 of the package's file, if the description has one.
+    pub sha256: Option<String>,
+    /// Whether each start runs the same version. Always true for a remote server, which chooses itself.
+    pub is_pinned: bool,
 }
 
 impl Import {
@@ -261,7 +267,7 @@ fn is_named(name: &str, wanted: &str) -> bool {
     name == wanted || name.rsplit('/').next() == Some(wanted)
 }
 
-fn is_latest(item: &Value) -> bool {
+pub(crate) fn is_latest(item: &Value) -> bool {
     // Each registry writes under a key of its own.
     let meta = item.get("_meta").and_then(Value::as_object);
     meta.into_iter()
@@ -314,7 +320,13 @@ impl Description {
                 continue;
             }
             match package.entry(is_installed) {
-                Ok(written) => return Ok(self.imported(written)),
+                Ok(written) => {
+                    return Ok(Import {
+                        sha256: package.sha256(),
+                        is_pinned: package.is_pinned(),
+                        ..self.imported(written)
+                    });
+                }
                 Err(reason) => reasons.push(reason),
             }
         }
@@ -350,6 +362,8 @@ impl Description {
             description: line(&excerpt(&self.description, QUOTED_CHARS)),
             entry,
             open,
+            sha256: None,
+            is_pinned: true,
         }
     }
 }
@@ -360,6 +374,20 @@ type Entry = Result<(Value, Vec<OpenValue>), String>;
 type Runners = (&'static [&'static str], &'static str);
 
 impl Package {
+    /// The hash of its file, if it is one.
+    fn sha256(&self) -> Option<String> {
+        let hash = self.file_sha256.as_deref()?;
+        let is_hash = hash.len() == 64 && hash.chars().all(|c| c.is_ascii_hexdigit());
+        is_hash.then(|| hash.to_ascii_lowercase())
+    }
+
+    fn is_pinned(&self) -> bool {
+        let last = self.identifier.rsplit('/').next().unwrap_or_default();
+        let is_tagged = self.registry_type == "oci" && last.contains([':', '@']);
+        let version = self.version.as_deref().unwrap_or_default();
+        is_tagged || !matches!(version, "" | "latest")
+    }
+
     fn runners(&self) -> Result<Runners, String> {
         let hint = self.runtime_hint.as_deref();
         Ok(match self.registry_type.as_str() {

@@ -190,7 +190,7 @@ impl Args {
 }
 
 /// Says which variables have to be set before the server is used.
-fn print_open(import: &Import) {
+pub fn print_open(import: &Import) {
     for required in [true, false] {
         let mut open: Vec<&OpenValue> = import.open.iter().collect();
         open.retain(|open| open.required == required);
@@ -213,7 +213,7 @@ fn print_open(import: &Import) {
 }
 
 /// Whether a program is in one of the folders of `PATH`.
-fn is_installed(program: &str) -> bool {
+pub fn is_installed(program: &str) -> bool {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     for folder in std::env::split_paths(&folders) {
         let file = folder.join(program);
