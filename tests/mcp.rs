@@ -18,18 +18,18 @@ mod mcp {
     pub mod followed_sink;
     pub mod gateway;
     pub mod http;
+    pub mod instructions;
     pub mod kinds;
     pub mod login;
     pub mod notices;
     pub mod peers;
     pub mod pool;
-    pub mod program;
     pub mod preflight;
     pub mod program;
     pub mod registry;
     #[cfg(target_os = "linux")]
     pub mod sandbox;
+    pub mod server_logs;
     pub mod sse;
     pub mod world;
 }
-    pub mod server_logs;

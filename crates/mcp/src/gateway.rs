@@ -16,6 +16,7 @@ mod calls;
 mod capabilities;
 mod client_texts;
 mod elicitation;
+mod instructions;
 mod kept_results;
 mod notices;
 mod offers;
@@ -64,6 +65,7 @@ use calling_client::{Questions, WaitingClient};
 use calls::{CallDirectory, WINDOW};
 use capabilities::Feature;
 use elicitation::{ElicitationApprover, OpenQuestions, Repeated, Reply, asks_by_result};
+use instructions::ToldInstructions;
 use kept_results::{KeptResults, Reader};
 use notices::{ForwardedLogs, LevelRequest, LogReader, MAX_SUBSCRIPTIONS, Wishes, session_of};
 use offers::Links;
@@ -261,13 +263,13 @@ impl GatewayState {
         })
     }
 
-    /// The pinned tools that the catalog has now. Blocks.
-    fn pinned(&self) -> Vec<Arc<Tool>> {
     fn may_have_pins(&self) -> bool {
         let has_pins = !self.config.pins.is_empty() || !self.pool.always_loaded().is_empty();
         has_pins || self.pool.awaits_pins()
     }
 
+    /// The pinned tools that the catalog has now. Blocks.
+    fn pinned(&self) -> Vec<Arc<Tool>> {
         let mut pins = self.config.pins.clone();
         let always_loaded = self.pool.always_loaded();
         pins.extend(always_loaded.iter().map(ToString::to_string));
@@ -407,6 +409,7 @@ impl Gateway {
             list_version,
             declared: OnceLock::new(),
             wishes: Arc::default(),
+            told: ToldInstructions::default(),
             _end: ended.clone().drop_guard(),
             ended,
             _place: place,
@@ -463,6 +466,8 @@ pub struct Session {
     /// What the client was told at the handshake, where there was one.
     declared: OnceLock<ServerCapabilities>,
     wishes: Arc<Wishes>,
+    /// The servers whose instructions it has.
+    told: ToldInstructions,
     /// Is cancelled with the end of the session.
     ended: CancellationToken,
     _end: DropGuard,
@@ -523,7 +528,7 @@ impl Session {
             Style::Inject => self.inject(&found, context).await,
             Style::Dispatch => None,
         };
-        let answer = search_answer::describe(
+        let mut answer = search_answer::describe(
             &found,
             injection.as_ref(),
             if is_short { Detail::Names } else { detail },
@@ -531,11 +536,28 @@ impl Session {
             config.find.more,
             &|id| self.shared.unavailable(id),
         );
+        // Without sessions they would be in every answer.
+        if has_session(context) {
+            let found = found.hits.iter().map(|hit| &hit.tool.id).collect();
+            self.tell_instructions(found, &mut answer);
+        }
         CallToolResult::success(vec![ContentBlock::text(answer.to_string())])
+    }
+
+    /// Adds what servers say about the use of their tools, when the session first gets one of them.
+    fn tell_instructions(&self, tools: Vec<&ToolId>, answer: &mut Value) {
+        let instructions = self.told.of(&tools, &self.shared.pool);
+        if !instructions.is_empty() {
+            answer["instructions"] = instructions.into();
+        }
     }
 
     /// The whole definitions of tools.
     async fn describe(&self, given: &Arguments) -> CallToolResult {
+        let detail = match own_tools::Description::of(given) {
+            Ok(detail) => detail,
+            Err(message) => return failed(&message),
+        };
         let names = match own_tools::names(given) {
             Ok(names) => names,
             Err(message) => return failed(&message),
@@ -558,15 +580,25 @@ impl Session {
             return failed(&problems.join("\n"));
         }
         let max_tokens = self.shared.config.answer_tokens;
-        let mut answer =
-            search_answer::whole_definitions(&tools, max_tokens, &|id| self.shared.unavailable(id));
+        let unavailable = |id: &ToolId| self.shared.unavailable(id);
+        let described = match detail {
+            own_tools::Description::Brief => {
+                search_answer::signatures(&tools, max_tokens, &unavailable)
+            }
+            own_tools::Description::Full => {
+                search_answer::whole_definitions(&tools, max_tokens, &unavailable)
+            }
+        };
+        let mut answer = Value::Object(described);
         if !others.is_empty() {
-            answer.insert("others".into(), others.into());
+            answer["others"] = others.into();
         }
+        let ids = tools.iter().map(|tool| &tool.id).collect();
+        self.tell_instructions(ids, &mut answer);
         if !problems.is_empty() {
-            answer.insert("problems".into(), problems.into());
+            answer["problems"] = problems.into();
         }
-        CallToolResult::success(vec![ContentBlock::text(Value::Object(answer).to_string())])
+        CallToolResult::success(vec![ContentBlock::text(answer.to_string())])
     }
 
     /// The servers, or the tools of one.
@@ -1008,6 +1040,10 @@ impl Session {
     /// The list of the session.
     async fn tools(&self, origin: &Origin) -> Vec<McpTool> {
         let shared = Arc::clone(&self.shared);
+        // Many clients ask for the list once, so pinned tools must be in it.
+        if shared.pool.awaits_pins() {
+            shared.pool.settled(shared.config.settle).await;
+        }
         let looked = spawn_blocking(move || (shared.overview(), shared.pinned())).await;
         let (overview, pinned) = match looked {
             Ok(looked) => looked,
@@ -1040,10 +1076,6 @@ impl Session {
 }
 
 impl ServerHandler for Session {
-        // Many clients ask for the list once, so pinned tools must be in it.
-        if shared.pool.awaits_pins() {
-            shared.pool.settled(shared.config.settle).await;
-        }
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(self.shared.capabilities())
             .with_server_info(implementation())

@@ -8,7 +8,7 @@
 mod encoded;
 mod wordings;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -118,6 +118,12 @@ impl OtherTools {
         let is_own = named.iter().any(|id| id.server() == server);
         if is_own { None } else { named.first() }
     }
+}
+
+/// What is suspicious about a text that belongs to no tool.
+pub fn inspect_text(text: &str) -> BTreeSet<FindingKind> {
+    let findings = suspicious(text, "", &OtherTools::default());
+    findings.into_iter().map(|(kind, _)| kind).collect()
 }
 
 /// What is suspicious about a tool, at most eight findings.

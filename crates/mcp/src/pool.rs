@@ -28,6 +28,7 @@ use crate::config::{ServerConfig, Transport};
 use crate::connection::{
     CallContext, CallError, Connection, Connector, Level, ListError, ListedTools, Notice, Offers,
 };
+use crate::inspect::inspect_text;
 use crate::login::{Logins, has_authorization};
 use crate::outcome::Outcome;
 use crate::server_logs::ServerLogs;
@@ -125,6 +126,8 @@ struct Server {
     calls: Semaphore,
     /// Notified when a call needs the server that was stopped.
     wanted: Notify,
+    /// How to use its tools, as it said when it was connected last.
+    instructions: Mutex<Option<Arc<str>>>,
     /// When it was last called.
     last_used: Mutex<Instant>,
     /// What it offered besides tools when it was stopped.
@@ -344,6 +347,11 @@ impl Pool {
     /// Why this tool is blocked; `None` when it is not.
     pub fn blocked(&self, id: &ToolId) -> Option<String> {
         self.shared.servers.get(id.server())?.blocked(id)
+    }
+
+    /// How to use the tools of a server, as it said when it was connected last.
+    pub fn instructions(&self, server: &str) -> Option<Arc<str>> {
+        self.shared.servers.get(server)?.instructions.lock().clone()
     }
 
     /// Whether the owner wants tools of a server to be always loaded that has not been connected yet.
@@ -638,6 +646,7 @@ impl Server {
             recheck: Notify::new(),
             calls,
             wanted: Notify::new(),
+            instructions: Mutex::default(),
             last_used: Mutex::new(Instant::now()),
             kept_offers: Mutex::default(),
             capabilities: Mutex::default(),
@@ -1089,9 +1098,27 @@ impl ConnectionTask {
             // Starting it took time in which nobody could call it.
             self.server.used();
             self.server.progress.lock().since = SystemTime::now();
+            *self.server.instructions.lock() = self.instructions_of(connection);
             *state = ServerState::Ready(Arc::clone(connection));
             true
         });
+    }
+
+    /// What the server says about the use of its tools, unless it tries to instruct the model otherwise.
+    fn instructions_of(&self, connection: &Connection) -> Option<Arc<str>> {
+        let text = connection.about().instructions?;
+        let findings = inspect_text(&text);
+        if findings.is_empty() {
+            return Some(text.into());
+        }
+        let kinds: Vec<&str> = findings.iter().map(|kind| kind.described()).collect();
+        let what = kinds.join(", ");
+        tracing::warn!(
+            server = self.name(),
+            what,
+            "the instructions of an MCP server are not shown"
+        );
+        None
     }
 
     /// Returns once a person has decided on the server's tools after the list that was synced last:

@@ -6,11 +6,12 @@ use anyhow::{Context as _, Result};
 use serde_json::json;
 
 use super::super::Outcome;
-use super::super::context::Context;
+use super::super::context::{Context, Legs};
 use super::super::mcp_args::DEFAULT_FILE;
 use super::install::Writing;
 use crate::mcp::import::without_secrets;
 use crate::mcp::install::{InstallError, Plan, listed_servers};
+use crate::printable::counted;
 
 /// Shows the entry of a server in a file of servers. Secrets are left out: values with names such as
 /// GITHUB_TOKEN, or with the beginning of a well-known kind of key.
@@ -50,14 +51,17 @@ impl GetArgs {
 }
 
 /// Removes servers from a file of servers, and keeps a backup of the file. Comments stay. Their tools stay in
-/// the catalog until `toolscout remove --server NAME`.
+/// the catalog until `toolscout remove --server NAME`, or go with --forget-tools.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  toolscout mcp remove github\n  toolscout mcp remove github gitlab --dry-run"
+    after_help = "Examples:\n  toolscout mcp remove github\n  toolscout mcp remove github gitlab --forget-tools"
 )]
 pub struct RemoveArgs {
     #[command(flatten)]
     edit: EditArgs,
+    /// Remove the tools of the servers from the catalog too
+    #[arg(long)]
+    forget_tools: bool,
 }
 
 impl RemoveArgs {
@@ -65,15 +69,46 @@ impl RemoveArgs {
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let EditArgs { names, mcp, .. } = &self.edit;
         let plan = Plan::removing(mcp, names)?;
-        let flags: String = names
-            .iter()
-            .map(|name| format!(" --server {name}"))
-            .collect();
-        let next = format!(
-            "{} left it; if the catalog has their tools, remove them with `toolscout remove{flags}`",
-            names.join(", ")
-        );
+        let gone = names.join(", ");
+        if !self.forget_tools {
+            let flags: String = names
+                .iter()
+                .map(|name| format!(" --server {name}"))
+                .collect();
+            let next = format!(
+                "{gone} left it; if the catalog has their tools, `toolscout remove{flags}` removes them \
+                 (--forget-tools does both at once)"
+            );
+            return self.edit.write(context, &plan, &next);
+        }
+        // Before the file is written, so that a catalog that is being written refuses all of it.
+        let forgotten = self.forget_tools(context)?;
+        let tools = counted(forgotten, "tool");
+        let next = format!("{gone} left it, and {tools} left the catalog");
         self.edit.write(context, &plan, &next)
+    }
+
+    /// Removes the tools of the servers from the catalog, and counts them.
+    fn forget_tools(&self, context: &Context) -> Result<usize> {
+        if !context.has_catalog()? {
+            return Ok(0);
+        }
+        let catalog = context.open(Legs::Lexical)?;
+        let searcher = catalog.searcher();
+        let names = &self.edit.names;
+        let mut ids = Vec::new();
+        for id in searcher.ids_after(None) {
+            if names.iter().any(|name| name == id.server()) {
+                ids.push(id.clone());
+            }
+        }
+        let mut writer = catalog.writer()?;
+        let removed = writer.remove(&ids)?.removed.len();
+        // What is not committed is undone when the writer is dropped.
+        if !self.edit.dry_run {
+            writer.commit()?;
+        }
+        Ok(removed)
     }
 }
 

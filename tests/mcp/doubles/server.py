@@ -271,6 +271,8 @@ def answer(message):
             capabilities["logging"] = {}
         info = {"name": "double", "version": "1"}
         result = {"protocolVersion": "2025-06-18", "capabilities": capabilities, "serverInfo": info}
+        if "INSTRUCTIONS" in os.environ:
+            result["instructions"] = os.environ["INSTRUCTIONS"]
     elif method == "server/discover" and "modern" in BEHAVIOURS:
         result = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
         result |= {"ttlMs": 0, "cacheScope": "private"}

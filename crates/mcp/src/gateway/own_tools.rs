@@ -39,6 +39,30 @@ pub fn definitions(servers: &str) -> Vec<McpTool> {
     reading.into_iter().chain(calling).collect()
 }
 
+/// How much [`DESCRIBE_TOOL`] tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Description {
+    /// The first sentence and the arguments, on a line.
+    Brief,
+    /// All of it.
+    #[default]
+    Full,
+}
+
+impl Description {
+    /// The level in the arguments of [`DESCRIBE_TOOL`].
+    ///
+    /// # Errors
+    /// A message that names the levels.
+    pub fn of(given: &Arguments) -> Result<Self, String> {
+        match given.get("detail").map(|detail| detail.as_str()) {
+            None | Some(Some("full")) => Ok(Description::Full),
+            Some(Some("brief")) => Ok(Description::Brief),
+            Some(_) => Err("`detail` must be brief or full".into()),
+        }
+    }
+}
+
 /// The names in the arguments of [`DESCRIBE_TOOL`].
 ///
 /// # Errors
@@ -96,6 +120,10 @@ fn describe() -> ToolSpec {
                     "type": "array",
                     "items": { "type": "string" },
                     "description": "Their names as `tool_search` gave them.",
+                },
+                "detail": {
+                    "enum": ["brief", "full"],
+                    "description": "brief: a line for each tool. full (default): everything.",
                 },
             },
             "required": ["names"],

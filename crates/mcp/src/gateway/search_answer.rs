@@ -149,7 +149,7 @@ fn names(tools: &[Arc<Tool>]) -> Map<String, Value> {
 }
 
 /// A line for each tool, and why some of them cannot be called now.
-fn signatures(
+pub fn signatures(
     tools: &[Arc<Tool>],
     max_tokens: usize,
     unavailable: Unavailable<'_>,
