@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -11,10 +12,11 @@ use super::exit::UsageError;
 use super::output::print_stderr;
 use crate::config::{AgentSettings, Limits, ResultFormat, SECONDS, SIZE};
 use crate::mcp::config::{self, add_header, is_url, load, parse_server};
+use crate::mcp::import::references;
 use crate::mcp::login::Logins;
+use crate::mcp::server_logs::ServerLogs;
 use crate::mcp::{OnChange, PoolConfig, ServerConfig};
 use crate::printable::name;
-use crate::mcp::server_logs::ServerLogs;
 
 /// The file of servers that `mcp add` writes by default.
 pub const DEFAULT_FILE: &str = "servers.json";
@@ -65,6 +67,15 @@ impl McpArgs {
         Ok(names)
     }
 
+    /// The variables that the files refer to. A file that cannot be read has none.
+    pub fn variables(&self) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        for path in &self.mcp {
+            references(&fs::read_to_string(path).unwrap_or_default(), &mut names);
+        }
+        names
+    }
+
     /// The servers, how changed tools are treated, and the logins of the data directory. Of two
     /// servers with one name the last counts.
     pub fn config(&self, data: &Path) -> Result<PoolConfig> {
@@ -105,6 +116,7 @@ impl McpArgs {
             servers,
             on_change: self.on_change.unwrap_or_default(),
             logins: Logins::in_data_dir(data),
+            logs: ServerLogs::in_data_dir(data),
             ..PoolConfig::default()
         })
     }
@@ -116,7 +128,6 @@ fn note_new_names(path: &Path, servers: &[ServerConfig]) {
         if let Some(given) = &server.given_name {
             print_stderr(format_args!(
                 "note: the server {} of {} is called {} here, since no id of a tool can begin with that name",
-            logs: ServerLogs::in_data_dir(data),
                 name(given),
                 path.display(),
                 name(&server.name)

@@ -48,10 +48,9 @@ use crate::login::{Logins, Tokens, has_authorization};
 use crate::process::{Process, Program, StderrTail};
 use crate::server_logs::ServerLogs;
 use crate::sse::SseTransport;
+use crate::tool_edits::NotCalled;
 use crate::watchdog::Watchdog;
 use crate::{Limits, implementation};
-pub use input::Input;
-use crate::tool_edits::NotCalled;
 use listing::{Kind, Next, Page, Pages};
 use offers::CachedOffers;
 use one_request::AssignsErrors;
@@ -60,6 +59,7 @@ use toolscout_base::printable::{excerpt, line};
 use toolscout_gate::tools::Arguments;
 
 pub use about::About;
+pub use input::Input;
 pub use listing::ListedTools;
 pub use notices::{Audience, Level, LogMessage, Notice, severity};
 use notices::{LogLevels, LogText, Notices};
@@ -169,9 +169,6 @@ pub enum CallError {
         /// Why.
         reason: String,
     },
-    /// It took too long.
-    #[error("no result within {} s; ask for less at once, or continue without it", .limit.as_secs_f64())]
-    Timeout {
     /// The owner of the file of servers has hidden or renamed it.
     #[error("{tool} cannot be called: {reason}; use another tool")]
     NotCalled {
@@ -180,6 +177,9 @@ pub enum CallError {
         /// Why.
         reason: NotCalled,
     },
+    /// It took too long.
+    #[error("no result within {} s; ask for less at once, or continue without it", .limit.as_secs_f64())]
+    Timeout {
         /// The limit that was reached.
         limit: Duration,
     },

@@ -15,13 +15,16 @@ use crate::install::ENTRY_NAME;
 pub use secrets::{Variables, references, without_secrets};
 
 /// Where settings list their servers, in the order of clients that have several of these.
-const PLACES: [&[&str]; 6] = [
+const PLACES: [&[&str]; 8] = [
     &["mcpServers"],
     &["servers"],
     &["mcp", "servers"],
     &["context_servers"],
     &["mcp_servers"],
     &["extensions"],
+    // Continue's old settings, and opencode's.
+    &["experimental", "modelContextProtocolServers"],
+    &["mcp"],
 ];
 /// Keys that clients have for themselves, and that say nothing of how a server is reached or used.
 const OF_CLIENTS: [&str; 12] = [
@@ -92,6 +95,7 @@ pub fn read(path: &Path, text: &str) -> Result<ClientServers, String> {
             .unwrap_or_default(),
     };
     let listed = PLACES.iter().find_map(|place| listed_at(&settings, place));
+    let listed = listed.as_ref();
     let Some(listed) = listed else {
         // Clients write their settings before they have a server.
         return match settings {
@@ -118,12 +122,45 @@ pub fn read(path: &Path, text: &str) -> Result<ClientServers, String> {
     Ok(read)
 }
 
-fn listed_at<'s>(settings: &'s Value, place: &[&str]) -> Option<&'s Map<String, Value>> {
+fn listed_at(settings: &Value, place: &[&str]) -> Option<Map<String, Value>> {
     let mut value = settings;
     for key in place {
         value = value.get(key)?;
     }
-    value.as_object()
+    match value {
+        Value::Object(listed) if place == ["mcp"] => {
+            // Gemini CLI and VS Code have other things under this key.
+            let is_server = |entry: &Value| matches!(kind_of(entry), "local" | "remote");
+            listed.values().any(is_server).then(|| listed.clone())
+        }
+        Value::Object(listed) => Some(listed.clone()),
+        Value::Array(listed) => Some(by_name(listed)),
+        _ => None,
+    }
+}
+
+fn kind_of(entry: &Value) -> &str {
+    let kind = entry.get("type").and_then(Value::as_str);
+    kind.unwrap_or_default()
+}
+
+/// The list of servers that Continue has, by their names.
+fn by_name(listed: &[Value]) -> Map<String, Value> {
+    let mut servers = Map::new();
+    for (number, entry) in listed.iter().enumerate() {
+        let mut entry = entry.clone();
+        // Its old settings have what reaches the server in an object.
+        if let Some(Value::Object(transport)) = entry.get("transport").cloned()
+            && let Some(fields) = entry.as_object_mut()
+        {
+            fields.remove("transport");
+            fields.extend(transport);
+        }
+        let name = entry.get("name").and_then(Value::as_str);
+        let name = name.map_or_else(|| format!("server-{}", number + 1), str::to_owned);
+        servers.insert(name, entry);
+    }
+    servers
 }
 
 /// The servers that Claude Code has for single projects.
@@ -154,6 +191,12 @@ fn server(name: &str, given: &Value) -> Result<ImportedServer, String> {
             let key = if key == "path" { "command".into() } else { key };
             given.insert(key, value);
         }
+    }
+    // opencode has the command and its arguments in one list.
+    if let Some(Value::Array(words)) = given.get("command").cloned() {
+        let mut words = words.into_iter();
+        given.insert("command".into(), words.next().unwrap_or_default());
+        given.insert("args".into(), words.collect());
     }
     let kind = given.get("type").or(given.get("transport"));
     let kind = kind.and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -217,7 +260,7 @@ fn take(given: &mut Map<String, Value>, keys: &[&str]) -> Option<Value> {
 
 /// The variables and the folder that a program is started with.
 fn take_environment(given: &mut Map<String, Value>, entry: &mut Map<String, Value>) {
-    let mut env = object(take(given, &["env", "envs"]));
+    let mut env = object(take(given, &["env", "envs", "environment"]));
     // Codex and Goose name variables that the server gets from the environment.
     for variable in texts(take(given, &["env_keys", "env_vars"])) {
         let reference = format!("${{{variable}}}");
@@ -234,6 +277,9 @@ fn take_environment(given: &mut Map<String, Value>, entry: &mut Map<String, Valu
 /// What a server over HTTP is sent with each request, and how one logs in there.
 fn take_headers(given: &mut Map<String, Value>, entry: &mut Map<String, Value>) {
     let mut headers = object(take(given, &["headers", "http_headers"]));
+    // Continue's place for them.
+    let of_requests = object(take(given, &["requestOptions"]));
+    headers.extend(object(of_requests.get("headers").cloned()));
     for (header, variable) in object(take(given, &["env_http_headers"])) {
         let variable = variable.as_str().unwrap_or_default();
         headers.insert(header, format!("${{{variable}}}").into());
@@ -276,11 +322,35 @@ fn spell_out(value: &mut Value) {
             {
                 *text = format!("${{{name}}}");
             }
+            *text = with_references(text);
         }
         Value::Array(items) => items.iter_mut().for_each(spell_out),
         Value::Object(fields) => fields.values_mut().for_each(spell_out),
         _ => {}
     }
+}
+
+/// A text in which opencode's `{env:NAME}` and Continue's `${{ secrets.NAME }}` are `${NAME}`.
+fn with_references(text: &str) -> String {
+    let mut written = text.to_owned();
+    for (begins, ends) in [("${{", "}}"), ("{env:", "}")] {
+        let mut rest = std::mem::take(&mut written);
+        while let Some((before, after)) = rest.split_once(begins) {
+            // `${env:NAME}` is a reference already.
+            let is_reference = begins == "{env:" && before.ends_with('$');
+            let Some((name, after)) = after.split_once(ends) else {
+                break;
+            };
+            written.push_str(before);
+            let name = name.trim();
+            let name = name.strip_prefix("secrets.").unwrap_or(name);
+            let dollar = if is_reference { "" } else { "$" };
+            written.push_str(&format!("{dollar}{{{name}}}"));
+            rest = after.to_owned();
+        }
+        written.push_str(&rest);
+    }
+    written
 }
 
 /// Puts command and arguments into the entry, and says whether they start this program.
@@ -405,6 +475,36 @@ mod tests {
         let left_out = of("config.yaml", goose).left_out;
         assert_eq!(left_out[0].0, "developer");
         assert!(left_out[0].1.contains("\"builtin\""), "{left_out:?}");
+    }
+
+    #[test]
+    fn the_settings_of_opencode_and_continue_are_read() {
+        let opencode = r#"{ "$schema": "x", "mcp": {
+            "git": { "type": "local", "command": ["uvx", "mcp-server-git"], "environment": { "GIT_KEY": "{env:GIT_KEY}" } },
+            "web": { "type": "remote", "url": "https://web.example/mcp", "enabled": false,
+                "headers": { "Authorization": "Bearer {env:WEB_KEY}", "X-A": "${env:A}" } } } }"#;
+        let git = json!({ "command": "uvx", "args": ["mcp-server-git"], "env": { "GIT_KEY": "${GIT_KEY}" } });
+        let headers = json!({ "Authorization": "Bearer ${WEB_KEY}", "X-A": "${A}" });
+        let web = json!({ "url": "https://web.example/mcp", "headers": headers, "disabled": true });
+        assert_eq!(
+            entries("opencode.json", opencode),
+            json!({ "git": git, "web": web })
+        );
+        let other = r#"{ "mcp": { "excluded": ["a"], "inputs": [] } }"#;
+        assert_eq!(entries("settings.json", other), json!({}));
+
+        let continued = "mcpServers:\n  - name: git\n    command: uvx\n    args: [mcp-server-git]\n    env:\n      \
+                         GIT_KEY: ${{ secrets.GIT_KEY }}\n  - name: web\n    type: sse\n    url: https://web.example/sse\n    \
+                         requestOptions:\n      headers:\n        X-Team: tools\n";
+        let web = json!({ "type": "sse", "url": "https://web.example/sse", "headers": { "X-Team": "tools" } });
+        assert_eq!(
+            entries("config.yaml", continued),
+            json!({ "git": git, "web": web })
+        );
+        let old = r#"{ "experimental": { "modelContextProtocolServers": [
+            { "transport": { "type": "stdio", "command": "uvx", "args": ["mcp-server-git"] } } ] } }"#;
+        let git = json!({ "command": "uvx", "args": ["mcp-server-git"] });
+        assert_eq!(entries("config.json", old), json!({ "server-1": git }));
     }
 
     #[test]

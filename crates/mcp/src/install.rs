@@ -1,7 +1,7 @@
 //! Changes the settings of MCP clients, and files of servers. Everything else in those files stays as it
 //! is, comments included.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::io::{self, Write as _};
@@ -19,6 +19,8 @@ use crate::config::jsonc;
 pub const ENTRY_NAME: &str = "toolscout";
 /// Numbered backups of one file; after these, the last one is overwritten.
 const MAX_BACKUPS: usize = 1000;
+/// The newest backups of one file that are kept.
+const KEPT_BACKUPS: usize = 10;
 
 /// A client whose settings file and format are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,16 +107,31 @@ impl Client {
     /// The server entry in this client's own format.
     fn entry(self, endpoint: &Endpoint) -> Value {
         match endpoint {
-            Endpoint::Stdio { command, args, env } if self == Client::Goose => json!({
+            Endpoint::Stdio {
+                command, args, env, ..
+            } if self == Client::Goose => json!({
                 "name": ENTRY_NAME, "type": "stdio", "enabled": true, "cmd": command, "args": args, "envs": env,
             }),
-            Endpoint::Stdio { command, args, env } => {
+            Endpoint::Stdio {
+                command,
+                args,
+                env,
+                passed_on,
+            } => {
                 let mut entry = json!({ "command": command, "args": args });
                 if matches!(self, Client::VsCode | Client::ClaudeCode) {
                     entry["type"] = json!("stdio");
                 }
                 if !env.is_empty() {
                     entry["env"] = json!(env);
+                }
+                // What the settings set themselves is not taken from the environment.
+                let names: Vec<&String> = passed_on
+                    .iter()
+                    .filter(|name| !env.contains_key(*name))
+                    .collect();
+                if self == Client::Codex && !names.is_empty() {
+                    entry["env_vars"] = json!(names);
                 }
                 entry
             }
@@ -165,6 +182,9 @@ pub enum Endpoint {
         args: Vec<String>,
         /// Environment variables that the client sets for it.
         env: BTreeMap<String, String>,
+        /// Variables of the client's environment that its servers need. Codex passes only those that its
+        /// settings name.
+        passed_on: BTreeSet<String>,
     },
     /// The client connects to a running server.
     Http {
@@ -415,6 +435,7 @@ impl Plan {
         if self.before.is_some() {
             let copy = free_name(&self.path, "backup");
             done("write the backup", &copy, fs::copy(&self.path, &copy))?;
+            remove_old_backups(&self.path)?;
             backup = Some(copy);
         }
         // A temporary file in the same folder, because only then is the rename atomic.
@@ -497,6 +518,21 @@ fn free_name(path: &Path, suffix: &str) -> PathBuf {
     let next = newest_number(path, suffix).map_or(1, |newest| newest + 1);
     // Nobody needs more of them, so the last one is overwritten.
     numbered(path, suffix, next.min(MAX_BACKUPS))
+}
+
+/// Keeps the newest backups alone.
+fn remove_old_backups(path: &Path) -> Result<(), InstallError> {
+    let newest = newest_number(path, "backup").unwrap_or_default();
+    for number in 1..=newest.saturating_sub(KEPT_BACKUPS) {
+        let old = numbered(path, "backup", number);
+        match fs::remove_file(&old) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(InstallError::io("remove the old backup", &old, error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn newest_number(path: &Path, suffix: &str) -> Option<usize> {
@@ -671,7 +707,20 @@ mod tests {
             command: "/bin/toolscout".into(),
             args: vec!["mcp".into()],
             env: BTreeMap::new(),
+            passed_on: BTreeSet::new(),
         }
+    }
+
+    #[test]
+    fn codex_passes_on_the_variables_that_servers_need() {
+        let mut endpoint = stdio();
+        if let Endpoint::Stdio { env, passed_on, .. } = &mut endpoint {
+            env.insert("SET".into(), "1".into());
+            passed_on.extend(["NOTES_KEY".to_owned(), "SET".to_owned()]);
+        }
+        let entry = Client::Codex.entry(&endpoint);
+        assert_eq!(entry["env_vars"], json!(["NOTES_KEY"]));
+        assert!(Client::Cursor.entry(&endpoint).get("env_vars").is_none());
     }
 
     fn plan(client: Client, path: &Path, before: &str) -> Result<Plan, String> {
@@ -769,6 +818,7 @@ mod tests {
             command: "/bin/toolscout".into(),
             args: vec!["mcp".into()],
             env: BTreeMap::from([("TOOLSCOUT_DATA".to_owned(), "/data".to_owned())]),
+            passed_on: BTreeSet::new(),
         };
         for client in Client::ALL {
             let plan = Plan::new(client, &path, &endpoint);

@@ -1,6 +1,6 @@
 //! `toolscout mcp install`: adds this program to the settings of an MCP client.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -82,7 +82,7 @@ pub fn start_of_this_program(context: &Context, args: &[String]) -> Result<Endpo
         Some(program) => program.clone(),
         None => std::env::current_exe().context("find the path of this program")?,
     };
-    let checked = checked(args, &context.settings)?;
+    let (checked, passed_on) = checked(args, &context.settings)?;
     let mut args = context.globals.to_args();
     args.push("mcp".to_owned());
     args.extend(checked);
@@ -90,6 +90,7 @@ pub fn start_of_this_program(context: &Context, args: &[String]) -> Result<Endpo
         command: command.display().to_string(),
         args,
         env: environment(|name| std::env::var(name).ok()),
+        passed_on,
     })
 }
 
@@ -137,7 +138,8 @@ impl Writing {
 /// The arguments of `toolscout mcp`, with absolute paths, because clients start the program in a
 /// directory of their own. They are parsed and checked as the program itself would: a mistake in
 /// them would otherwise appear in the client's log only.
-fn checked(args: &[String], settings: &Settings) -> Result<Vec<String>> {
+/// Also returns the variables that the files of servers refer to.
+fn checked(args: &[String], settings: &Settings) -> Result<(Vec<String>, BTreeSet<String>)> {
     let mut words = vec!["toolscout", "mcp"];
     words.extend(args.iter().map(String::as_str));
     let cli = match Cli::try_parse_from(words) {
@@ -153,7 +155,7 @@ fn checked(args: &[String], settings: &Settings) -> Result<Vec<String>> {
     };
     let Verb::Mcp(mcp) = cli.verb else {
         // The second word is "mcp", so no other verb can be parsed.
-        return Ok(args.to_vec());
+        return Ok((args.to_vec(), BTreeSet::new()));
     };
     if mcp.verb.is_some() {
         let reason = "arguments after -- must be flags of `toolscout mcp`, not a subcommand";
@@ -175,7 +177,7 @@ fn checked(args: &[String], settings: &Settings) -> Result<Vec<String>> {
         });
         previous = arg;
     }
-    Ok(absolute_args)
+    Ok((absolute_args, mcp.mcp.variables()))
 }
 
 /// True when the value of the flag is a path.
@@ -231,17 +233,24 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let settings = settings(folder.path());
         let file = folder.path().join("servers.json");
-        std::fs::write(&file, r#"{"mcpServers":{"a":{"command":"x"}}}"#).unwrap();
+        std::fs::write(
+            &file,
+            r#"{"mcpServers":{"a":{"command":"x","args":["${KEY:-}"]}}}"#,
+        )
+        .unwrap();
         let file = file.display().to_string();
         let args = strings(&["--mcp", &file, "--data=d", "--allow", "d"]);
         let data = format!("--data={}", absolute(Path::new("d")));
         // `d` is a path as the value of --data, and a pattern as the value of --allow.
         assert_eq!(
             checked(&args, &settings).unwrap(),
-            ["--mcp", &file, &data, "--allow", "d"]
+            (
+                strings(&["--mcp", &file, &data, "--allow", "d"]),
+                BTreeSet::from(["KEY".to_owned()])
+            )
         );
         let profile = strings(&["--profile", "team"]);
-        assert_eq!(checked(&profile, &settings).unwrap(), profile);
+        assert_eq!(checked(&profile, &settings).unwrap().0, profile);
         for (args, expected) in [
             (&["--bogus"][..], "'--bogus'"),
             (&["install", "--client", "vscode"], "not a subcommand"),
