@@ -61,7 +61,7 @@ async fn settings_and_tools_outlive_the_server() {
     let server = Server::with_tools(&[tool("s", "t", "")]).await;
     let settings = json!({
         "description": "ours", "k": 7, "mode": "lexical", "fusion": "rrf", "dense_weight": null, "min_score": null, "min_confidence": 0.25,
-        "companions": false,
+        "companions": false, "fold_duplicates": true,
         "graph_min_vectors": 9000
     });
     assert_eq!(
