@@ -215,12 +215,14 @@ fn near_duplicates_are_folded_into_the_best_and_the_filter_applies_to_them() {
     let catalog = catalog(&dir, "c", vec![], &all);
     let query = || Query::new("urgently email somebody").fold_duplicates();
     // As a default of the catalog, too, which a query can overrule.
-    let mut settings = Settings::default();
-    settings.search.fold_duplicates = Some(true);
-    let mut writer = catalog.writer().unwrap();
-    writer.set_settings(&settings).unwrap();
-    writer.commit().unwrap();
-    drop(writer);
+    let fold = |fold_duplicates| {
+        let mut settings = Settings::default();
+        settings.search.fold_duplicates = fold_duplicates;
+        let mut writer = catalog.writer().unwrap();
+        writer.set_settings(&settings).unwrap();
+        writer.commit().unwrap();
+    };
+    fold(Some(true));
     let plain = ask(&catalog, Query::new("urgently email somebody")).hits;
     assert_eq!(plain[0].also_on.len(), 2);
     let options = SearchOptions {
@@ -229,6 +231,7 @@ fn near_duplicates_are_folded_into_the_best_and_the_filter_applies_to_them() {
     };
     let unfolded = Query::new("urgently email somebody").options(options);
     assert!(ask(&catalog, unfolded).hits[0].also_on.is_empty());
+    fold(None);
     let hits = ask(&catalog, query()).hits;
     let folded: Vec<(String, Vec<String>)> = hits
         .iter()
