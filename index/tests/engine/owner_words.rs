@@ -287,7 +287,7 @@ fn no_search_finds_what_is_switched_off_and_it_stays_in_the_catalog() {
         for mode in [Mode::Lexical, Mode::Dense, Mode::Hybrid] {
             for text in ["deploy a build", "deploy a build to a cluster", "ci/deploy"] {
                 let results = search(&catalog, Query::new(text).mode(mode).k(50));
-                let found = ids(&results).iter().any(|id| *id == "ci/deploy");
+                let found = ids(&results).contains(&"ci/deploy");
                 assert_eq!(found, is_found, "{boosts} {mode} {text}");
             }
         }
