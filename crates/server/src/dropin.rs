@@ -8,6 +8,7 @@ mod calls;
 pub mod embeddings;
 pub mod gemini;
 mod headers;
+mod own_models;
 pub mod passed;
 mod routes;
 
@@ -41,7 +42,7 @@ use toolscout_state::session::DEFAULT_AGENT;
 
 pub use agent::KnownConversations;
 pub use bodies::BodyBudget;
-pub use routes::{below_other_bases, not_served};
+pub use routes::{below_other_bases, described, not_served};
 
 /// Bytes of a request: conversations hold images, and lists of tools are long.
 pub const MAX_BODY_BYTES: usize = 64 << 20;
@@ -149,7 +150,7 @@ pub async fn models(State(app): State<App>, request: Request) -> Response {
     let azure = azure::azure_path(&app, &parts.uri);
     // Clients of the Anthropic API say which version of it they speak.
     // The providers list their models at this path, in different formats.
-    let dialect = if gemini::speaks(&parts.headers) {
+    let dialect = if headers::speaks_gemini(&parts.headers) {
         Dialect::Gemini
     } else if parts.headers.contains_key("anthropic-version") {
         Dialect::Messages

@@ -197,7 +197,7 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
         .routes(routes!(dropin::count_response_tokens).layer(model))
         .routes(routes!(dropin::models))
         .routes(routes!(dropin::embeddings::create).layer(model))
-        .merge(dropin::passed::described().layer(model))
+        .merge(dropin::described().layer(model))
         .routes(routes!(dropin::gemini::generate, dropin::gemini::show_model).layer(model))
         .routes(routes!(dropin::gemini::list_models))
         .routes(routes!(dropin::bedrock::converse).layer(model))

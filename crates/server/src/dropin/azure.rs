@@ -1,34 +1,11 @@
 //! The paths of Azure OpenAI: deployments in place of models, and OpenAI's own paths below
 //! `/openai/v1`.
 
-use axum::Router;
-use axum::extract::DefaultBodyLimit;
 use axum::http::Uri;
-use axum::routing::{get, post};
 
-use super::{MAX_BODY_BYTES, chat_completions, embeddings, models, passed, responses};
 use crate::App;
 use crate::model_routes::AZURE;
 use toolscout_dropin::{Dialect, Target, Upstream};
-
-/// The routes. They have the handlers of OpenAI's paths.
-pub fn routes() -> Router<App> {
-    let mut router = Router::new();
-    for base in ["/openai/deployments/{deployment}", "/openai/v1"] {
-        router = router
-            .route(&format!("{base}/chat/completions"), post(chat_completions))
-            .route(&format!("{base}/responses"), post(responses));
-    }
-    router
-        .route(
-            "/openai/deployments/{deployment}/embeddings",
-            post(embeddings::create),
-        )
-        .route("/openai/responses", post(responses))
-        .route("/openai/v1/models", get(models))
-        .merge(passed::routes("/openai/v1"))
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-}
 
 /// Where a request of OpenAI's API goes. With Azure as a provider it goes to the path that it came
 /// to, and else to the path of OpenAI.

@@ -1,10 +1,8 @@
 //! Google's Gemini. The path names the model and what is asked of it.
 
-use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Uri};
+use axum::http::{HeaderValue, Uri};
 use axum::response::Response;
-use axum::routing::{get, post};
 
 use super::bodies::HeldBody;
 use super::passed::pass_on;
@@ -14,7 +12,7 @@ use toolscout_base::printable::excerpt;
 use toolscout_dropin::{Dialect, DropInAnswer, Failure, Target, Upstream, X_GOOG_API_KEY};
 
 /// What the paths begin with.
-pub const BASE: &str = "/v1beta";
+const BASE: &str = "/v1beta";
 /// Most characters of a path in a message.
 const MAX_PATH_CHARS: usize = 200;
 
@@ -70,21 +68,6 @@ pub async fn show_model(State(app): State<App>, request: Request) -> Response {
 )]
 pub async fn list_models(State(app): State<App>, request: Request) -> Response {
     told(passed(&app, request).await)
-}
-
-/// The routes again, for base URLs that have the version already.
-pub fn below_other_bases() -> Router<App> {
-    Router::new()
-        .route(
-            "/v1beta/v1beta/models/{model}",
-            post(generate).get(show_model),
-        )
-        .route("/v1beta/v1beta/models", get(list_models))
-}
-
-/// Whether a client of Google asks, at a path that other APIs have too.
-pub fn speaks(headers: &HeaderMap) -> bool {
-    headers.contains_key(X_GOOG_API_KEY) || headers.contains_key("x-goog-api-client")
 }
 
 fn told(answered: Result<DropInAnswer, Problem>) -> Response {

@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use crate::error::{ApiError, ApiResult};
 use crate::profiles::PROFILE;
 use toolscout_base::printable;
-use toolscout_dropin::{CONVERSATION_HEADER, DeferChoice, DropIn};
+use toolscout_dropin::{CONVERSATION_HEADER, DeferChoice, DropIn, X_GOOG_API_KEY};
 
 /// Chooses which tools are deferred: `off`, or the number of tokens from which on they are.
 const DEFER: HeaderName = HeaderName::from_static("x-toolscout-defer");
@@ -58,6 +58,11 @@ pub fn check_for_agent(headers: &HeaderMap) -> ApiResult<()> {
         "invalid_header",
         message,
     ))
+}
+
+/// Whether a client of Google asks, at a path that other APIs have too.
+pub fn speaks_gemini(headers: &HeaderMap) -> bool {
+    headers.contains_key(X_GOOG_API_KEY) || headers.contains_key("x-goog-api-client")
 }
 
 /// The names of headers that look like these and are not known, for the client; the log is told of

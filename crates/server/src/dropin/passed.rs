@@ -1,20 +1,17 @@
-//! Routes of the providers' APIs that no model answers: files, batches, stored answers and single
+//! Requests to routes of the providers' APIs that no model answers: files, batches, stored answers and single
 //! models. They pass to the provider as they came.
 
-use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::Response;
-use axum::routing::{MethodRouter, get, post};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::bodies::HeldBody;
+use super::own_models::OwnModel;
 use super::{
-    Problem, Sender, agent_names, azure, configured, embeddings, gemini, has_agent, headers,
-    query_for, response_of, with_ignored,
+    Problem, Sender, agent_names, azure, configured, has_agent, headers, query_for, response_of,
+    with_ignored,
 };
 use crate::App;
 use crate::model_routes::below_base;
@@ -82,69 +79,6 @@ passed! {
     get "/v1/models/{id}" show_model;
 }
 
-/// The routes that the OpenAPI document describes.
-pub fn described() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(show_response, delete_response))
-        .routes(routes!(cancel_response))
-        .routes(routes!(list_response_input))
-        .routes(routes!(list_batches, create_batch))
-        .routes(routes!(show_batch))
-        .routes(routes!(cancel_batch))
-        .routes(routes!(list_files, create_file))
-        .routes(routes!(show_file, delete_file))
-        .routes(routes!(file_content))
-        .routes(routes!(list_message_batches, create_message_batch))
-        .routes(routes!(show_message_batch, delete_message_batch))
-        .routes(routes!(cancel_message_batch))
-        .routes(routes!(message_batch_results))
-        .routes(routes!(show_model, gemini::generate_v1))
-}
-
-/// The routes again below another base URL.
-pub fn routes(base: &str) -> Router<App> {
-    let routes: [(&str, MethodRouter<App>); 15] = [
-        (
-            "/responses/{id}",
-            get(show_response).delete(delete_response),
-        ),
-        ("/responses/{id}/cancel", post(cancel_response)),
-        ("/responses/{id}/input_items", get(list_response_input)),
-        ("/batches", get(list_batches).post(create_batch)),
-        ("/batches/{id}", get(show_batch)),
-        ("/batches/{id}/cancel", post(cancel_batch)),
-        ("/files", get(list_files).post(create_file)),
-        ("/files/{id}", get(show_file).delete(delete_file)),
-        ("/files/{id}/content", get(file_content)),
-        (
-            "/messages/batches",
-            get(list_message_batches).post(create_message_batch),
-        ),
-        (
-            "/messages/batches/{id}",
-            get(show_message_batch).delete(delete_message_batch),
-        ),
-        ("/messages/batches/{id}/cancel", post(cancel_message_batch)),
-        ("/messages/batches/{id}/results", get(message_batch_results)),
-        ("/models/{id}", get(show_model).post(gemini::generate_v1)),
-        ("/embeddings", post(embeddings::create)),
-    ];
-    let mut router = Router::new();
-    for (path, methods) in routes {
-        router = router.route(&format!("{base}{path}"), methods);
-    }
-    router.merge(models_with_slashes(base))
-}
-
-/// Names of models may have slashes, which some clients do not encode.
-pub fn models_with_slashes(base: &str) -> Router<App> {
-    let mut router = Router::new();
-    for path in ["/models/{id}/{name}", "/models/{id}/{name}/{variant}"] {
-        router = router.route(&format!("{base}{path}"), get(show_model));
-    }
-    router
-}
-
 async fn respond(app: &App, request: Request) -> Response {
     let (mut parts, body) = request.into_parts();
     let dialect = dialect_of(&parts.uri, &parts.headers);
@@ -207,7 +141,7 @@ pub(super) async fn pass_on(
 
 /// The API of such a path. Several providers have files and models.
 fn dialect_of(uri: &Uri, headers: &HeaderMap) -> Dialect {
-    if below_base(uri.path()).starts_with("/models") && gemini::speaks(headers) {
+    if below_base(uri.path()).starts_with("/models") && headers::speaks_gemini(headers) {
         return Dialect::Gemini;
     }
     let is_messages = below_base(uri.path()).starts_with("/messages/");
@@ -222,7 +156,7 @@ fn own_model(app: &App, uri: &Uri) -> Option<Bytes> {
     let model = below_base(uri.path()).strip_prefix("/models/")?;
     // Some clients encode the slashes of a name.
     let model = model.replace("%2F", "/").replace("%2f", "/");
-    if let Some(embedder) = embeddings::OwnModel::named(&model) {
+    if let Some(embedder) = OwnModel::named(&model) {
         return Some(embedder.entry());
     }
     match has_agent(app) {

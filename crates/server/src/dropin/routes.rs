@@ -4,9 +4,11 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use super::{MAX_BODY_BYTES, Problem, azure, gemini, passed, serves_models};
+use super::{MAX_BODY_BYTES, Problem, embeddings, gemini, passed, serves_models};
 use crate::App;
 use crate::model_routes::{self, OTHER_BASES};
 use toolscout_base::printable::excerpt;
@@ -69,13 +71,132 @@ pub fn below_other_bases() -> Router<App> {
                 post(super::count_message_tokens),
             )
             .route(&format!("{base}/models"), get(super::models))
-            .merge(passed::routes(base));
+            .merge(passed_routes(base));
     }
     router = router
-        .merge(passed::models_with_slashes("/v1"))
-        .merge(azure::routes())
-        .merge(gemini::below_other_bases());
+        .merge(models_with_slashes("/v1"))
+        .merge(azure_routes())
+        .merge(gemini_below_other_bases());
     router.layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+}
+
+/// The routes that the OpenAPI document describes.
+pub fn described() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(passed::show_response, passed::delete_response))
+        .routes(routes!(passed::cancel_response))
+        .routes(routes!(passed::list_response_input))
+        .routes(routes!(passed::list_batches, passed::create_batch))
+        .routes(routes!(passed::show_batch))
+        .routes(routes!(passed::cancel_batch))
+        .routes(routes!(passed::list_files, passed::create_file))
+        .routes(routes!(passed::show_file, passed::delete_file))
+        .routes(routes!(passed::file_content))
+        .routes(routes!(
+            passed::list_message_batches,
+            passed::create_message_batch
+        ))
+        .routes(routes!(
+            passed::show_message_batch,
+            passed::delete_message_batch
+        ))
+        .routes(routes!(passed::cancel_message_batch))
+        .routes(routes!(passed::message_batch_results))
+        .routes(routes!(passed::show_model, gemini::generate_v1))
+}
+
+/// The routes again below another base URL.
+fn passed_routes(base: &str) -> Router<App> {
+    let routes: [(&str, MethodRouter<App>); 15] = [
+        (
+            "/responses/{id}",
+            get(passed::show_response).delete(passed::delete_response),
+        ),
+        ("/responses/{id}/cancel", post(passed::cancel_response)),
+        (
+            "/responses/{id}/input_items",
+            get(passed::list_response_input),
+        ),
+        (
+            "/batches",
+            get(passed::list_batches).post(passed::create_batch),
+        ),
+        ("/batches/{id}", get(passed::show_batch)),
+        ("/batches/{id}/cancel", post(passed::cancel_batch)),
+        ("/files", get(passed::list_files).post(passed::create_file)),
+        (
+            "/files/{id}",
+            get(passed::show_file).delete(passed::delete_file),
+        ),
+        ("/files/{id}/content", get(passed::file_content)),
+        (
+            "/messages/batches",
+            get(passed::list_message_batches).post(passed::create_message_batch),
+        ),
+        (
+            "/messages/batches/{id}",
+            get(passed::show_message_batch).delete(passed::delete_message_batch),
+        ),
+        (
+            "/messages/batches/{id}/cancel",
+            post(passed::cancel_message_batch),
+        ),
+        (
+            "/messages/batches/{id}/results",
+            get(passed::message_batch_results),
+        ),
+        (
+            "/models/{id}",
+            get(passed::show_model).post(gemini::generate_v1),
+        ),
+        ("/embeddings", post(embeddings::create)),
+    ];
+    let mut router = Router::new();
+    for (path, methods) in routes {
+        router = router.route(&format!("{base}{path}"), methods);
+    }
+    router.merge(models_with_slashes(base))
+}
+
+/// Names of models may have slashes, which some clients do not encode.
+fn models_with_slashes(base: &str) -> Router<App> {
+    let mut router = Router::new();
+    for path in ["/models/{id}/{name}", "/models/{id}/{name}/{variant}"] {
+        router = router.route(&format!("{base}{path}"), get(passed::show_model));
+    }
+    router
+}
+
+/// The routes again, for base URLs that have the version already.
+fn gemini_below_other_bases() -> Router<App> {
+    Router::new()
+        .route(
+            "/v1beta/v1beta/models/{model}",
+            post(gemini::generate).get(gemini::show_model),
+        )
+        .route("/v1beta/v1beta/models", get(gemini::list_models))
+}
+
+/// The routes. They have the handlers of OpenAI's paths.
+fn azure_routes() -> Router<App> {
+    let mut router = Router::new();
+    for base in ["/openai/deployments/{deployment}", "/openai/v1"] {
+        router = router
+            .route(
+                &format!("{base}/chat/completions"),
+                post(super::chat_completions),
+            )
+            .route(&format!("{base}/responses"), post(super::responses));
+    }
+    router
+        .route(
+            "/openai/deployments/{deployment}/embeddings",
+            post(embeddings::create),
+        )
+        .route("/openai/responses", post(super::responses))
+        .route("/openai/v1/models", get(super::models))
+        .merge(passed_routes("/openai/v1"))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
 }
 
 /// The answer to a path of a provider's API that is no route here, or to a method that the route
