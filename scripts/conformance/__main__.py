@@ -5,8 +5,10 @@ usage: python3 scripts/conformance [--reference FOLDER] [--protocol VERSION]... 
 
 FOLDER is a checkout of github.com/modelcontextprotocol/conformance; without it, the script fetches the pinned commit with git.
 The tool and Node.js 22 come from npm. Everything is installed below target/conformance. Needs Python 3.11, npm and a program:
-target/debug/toolscout, or what TOOLSCOUT names. Ends with 1 if a check passes directly and fails through toolscout, or a scenario of clients fails, and
-`differences.py` does not say why. With --keep, the results of the tool stay in target/conformance/results.
+target/debug/toolscout, or what TOOLSCOUT names. With --keep, the results of the tool stay in target/conformance/results.
+
+Ends with 1 if a check passes directly and fails through toolscout, or a scenario of clients fails, and `differences.py` does not
+say why.
 """
 
 import argparse

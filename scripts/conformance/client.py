@@ -2,7 +2,7 @@
 
 usage: client.py URL, with what the tool sets in the environment
 
-Logs in as `toolscout mcp login` does, with the scope that the message of a refused call names, and calls the tools of the server at
+Logs in by `toolscout mcp login`, with the scope that the message of a refused call names, and calls the tools of the server at
 the URL through `toolscout mcp`.
 """
 

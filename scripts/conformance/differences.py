@@ -1,6 +1,9 @@
 """What passes directly and may fail through toolscout, and which scenarios of clients fail, each with the reason."""
 
-NAMES = "the scenario looks for a tool in the list, where toolscout puts the name of the server before it, and writes schemas for models"
+NAMES = (
+    "the scenario looks for a tool in the list, where toolscout puts the name of the server before it, and writes schemas "
+    "for models"
+)
 
 # (protocol, scenario, check), with `*` for any.
 DIFFERENCES = {
@@ -29,7 +32,7 @@ DIFFERENCES = {
 
 # Scenarios of clients that fail.
 CLIENT_FAILURES = {
-    "json-schema-2020-12-preservation": "toolscout lists schemas as the models of all providers take them; calls are checked by the "
-    "whole schema",
+    "json-schema-2020-12-preservation": "toolscout lists schemas as the models of all providers take them, and checks calls by "
+    "the whole schema",
     "auth/basic-cimd": "toolscout registers itself at the login; it has no document about itself on the web",
 }
