@@ -34,8 +34,8 @@ use crate::outcome::Outcome;
 use crate::server_logs::ServerLogs;
 use crate::sink::CatalogSink;
 use crate::sync::{self, Synced};
-use subscriptions::Subscriptions;
 use crate::tool_edits::ServerCall;
+use subscriptions::Subscriptions;
 use toolscout_gate::tools::{AbsentServer, Arguments, Callable, Called, ToolFailure, Toolset};
 use toolscout_state::approved::Approved;
 
