@@ -1040,9 +1040,10 @@ impl ConnectionTask {
         let mut synced = None;
         let mut changes = ReportedChanges::default();
         loop {
-            match connection.list_tools().await {
+            // Together, so that a server is ready as soon as it was with its tools alone.
+            let (listed, offers) = tokio::join!(connection.list_tools(), connection.offers());
+            match listed {
                 Ok(listed) => {
-                    let offers = connection.offers().await;
                     self.sync_if_changed(listed, &offers, &mut synced).await;
                 }
                 Err(error) => {

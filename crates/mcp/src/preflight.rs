@@ -233,7 +233,7 @@ mod tests {
         let path = folder.path().join("tools.lock");
         assert!(matches!(Lock::read(&path), Err(LockError::File { .. })));
         for text in ["", "{}", r#"{"version": 9, "servers": {}}"#] {
-            std::fs::write(&path, text).unwrap();
+            fs::write(&path, text).unwrap();
             let message = Lock::read(&path).unwrap_err().to_string();
             assert!(message.contains("--write-lock"), "{message}");
         }

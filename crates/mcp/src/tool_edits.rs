@@ -673,7 +673,7 @@ mod tests {
             })
         );
         assert_eq!(tool.output_schema, None);
-        assert_eq!(edited.always_loaded, [tool.id.clone()]);
+        assert_eq!(edited.always_loaded, std::slice::from_ref(&tool.id));
         assert_eq!(edited.warnings, Vec::<String>::new());
         assert!(!format!("{tool:?}").contains("s3cret"));
         let tool = Arc::new(tool.clone());
