@@ -268,6 +268,7 @@ pub(crate) mod testing {
             let hit = |(score, tool): (f32, &Arc<Tool>)| Hit {
                 tool: tool.clone().into(),
                 id: tool.id.clone(),
+                kind: tool.kind,
                 score,
                 matched_queries: vec![0],
                 serves: None,
