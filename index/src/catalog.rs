@@ -26,6 +26,7 @@ use crate::error::{Error, IoResult, Result, StoreProblem};
 use crate::lexical::{LexicalIndex, LexicalSearcher, LexicalWriter, guarded};
 use crate::memory::Memory;
 use crate::owner_words::OwnerWords;
+use crate::query::Filter;
 use crate::ranker::{self, Ranker};
 use crate::search::{Searcher, words};
 use crate::settings::{Options, Settings};
@@ -497,7 +498,7 @@ impl Catalog {
         vectors.extend(searcher.instant_vector_counts());
         vectors.sort_unstable();
         let mut servers: Vec<(String, usize)> = Vec::new();
-        for id in searcher.ids_after(None) {
+        for id in searcher.ids_passing(&Filter::default()) {
             // From the last one: in the order of ids, a server's tools are nearly all adjacent.
             match servers
                 .iter_mut()
@@ -508,7 +509,7 @@ impl Catalog {
             }
         }
         Ok(Stats {
-            tools: searcher.len(),
+            tools: searcher.tool_count(),
             servers,
             generation: searcher.generation(),
             vectors,

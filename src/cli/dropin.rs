@@ -27,7 +27,7 @@ pub struct DropInArgs {
     )]
     llm_messages_key: Option<String>,
     /// Base URL of the provider of Gemini's API, as
-    /// https://generativelanguage.googleapis.com/v1beta
+    /// `https://generativelanguage.googleapis.com/v1beta`
     #[arg(long, value_name = "URL", env = "TOOLSCOUT_LLM_GEMINI")]
     llm_gemini: Option<String>,
     /// The key of --llm-gemini
@@ -39,7 +39,7 @@ pub struct DropInArgs {
         requires = "llm_gemini"
     )]
     llm_gemini_key: Option<String>,
-    /// Base URL of Azure OpenAI, as https://NAME.openai.azure.com/openai, for requests to its paths
+    /// Base URL of Azure OpenAI, as `https://NAME.openai.azure.com/openai`, for requests to its paths
     #[arg(long, value_name = "URL", env = "TOOLSCOUT_LLM_AZURE")]
     llm_azure: Option<String>,
     /// The key of --llm-azure
@@ -51,7 +51,7 @@ pub struct DropInArgs {
         requires = "llm_azure"
     )]
     llm_azure_key: Option<String>,
-    /// Base URL of Amazon Bedrock, as https://bedrock-runtime.eu-north-1.amazonaws.com
+    /// Base URL of Amazon Bedrock, as `https://bedrock-runtime.eu-north-1.amazonaws.com`
     #[arg(long, value_name = "URL", env = "TOOLSCOUT_LLM_BEDROCK")]
     llm_bedrock: Option<String>,
     /// The key of --llm-bedrock

@@ -166,8 +166,8 @@ fn servers_of_clients_are_imported_and_replaced_and_put_back() {
         "{text}"
     );
     assert!(
-        !text.contains("files-mcp") && !text.contains("GITHUB_TOKEN"),
-        "{text}"
+        !text.contains("files-mcp") && text.contains("env_vars = [\"GITHUB_TOKEN\"]"),
+        "the client passes the variable on, and starts the server no more: {text}"
     );
 
     let again = world.run(&["mcp", "import", "--client", "cursor", "--replace"]);

@@ -246,7 +246,7 @@ async fn a_round_with_hidden_and_own_calls_gets_all_results_in_one_content() {
         let question = user("Both.");
         let answer = server.post(way, &asked(&json!([question]))).await;
         let seen = parts(&chunks(way, &answer));
-        assert_eq!(seen, [own.clone()], "{way}");
+        assert_eq!(seen, std::slice::from_ref(&own), "{way}");
         provider.reply(reply(way, 2, &json!([{ "text": "Done." }])));
         let result =
             json!({ "functionResponse": { "id": "c1", "name": "mail_send", "response": {} } });
@@ -374,7 +374,7 @@ async fn what_is_not_searched_passes_byte_for_byte() {
             _ => Scripted::Events(format!("data: {blocked}\n\n")),
         });
         let answer = server.post(way, &asked(&json!([user("q")]))).await;
-        assert_eq!(chunks(way, &answer), [blocked.clone()], "{way}");
+        assert_eq!(chunks(way, &answer), std::slice::from_ref(&blocked), "{way}");
     }
 }
 

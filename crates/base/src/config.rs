@@ -55,7 +55,7 @@ pub const PATH_VARIABLES: [&str; 6] = [
 ];
 
 /// The other environment variables of the settings.
-pub const VALUE_VARIABLES: [&str; 18] = [
+pub const VALUE_VARIABLES: [&str; 19] = [
     "HF_ENDPOINT",
     "TOOLSCOUT_CATALOG",
     "TOOLSCOUT_EMBEDDER",
@@ -66,6 +66,7 @@ pub const VALUE_VARIABLES: [&str; 18] = [
     "TOOLSCOUT_FETCH_TIMEOUT_S",
     "TOOLSCOUT_SEARCH_COMPANIONS",
     "TOOLSCOUT_SEARCH_DENSE_WEIGHT",
+    "TOOLSCOUT_SEARCH_FOLD_DUPLICATES",
     "TOOLSCOUT_SEARCH_FUSION",
     "TOOLSCOUT_SEARCH_K",
     "TOOLSCOUT_SEARCH_MIN_CONFIDENCE",

@@ -3,7 +3,7 @@
 //! A list of tools is compared with the approved definitions as the server sends it. Only then
 //! [`ToolEdits::apply`] makes the tools of the catalog of it. Such a tool holds what it replaces, so
 //! that [`as_offered`] gives the server's form back. A call takes the way back:
-//! [`ToolEdits::call`] finds the server's name and fills in arguments, and [`ToolEdits::view`] leaves
+//! [`ToolEdits::call`] finds the server's name and fills in arguments, and [`ServerCall::view`] leaves
 //! out what the owner does not want of the result.
 
 mod schema;
