@@ -374,7 +374,11 @@ async fn what_is_not_searched_passes_byte_for_byte() {
             _ => Scripted::Events(format!("data: {blocked}\n\n")),
         });
         let answer = server.post(way, &asked(&json!([user("q")]))).await;
-        assert_eq!(chunks(way, &answer), std::slice::from_ref(&blocked), "{way}");
+        assert_eq!(
+            chunks(way, &answer),
+            std::slice::from_ref(&blocked),
+            "{way}"
+        );
     }
 }
 

@@ -275,6 +275,11 @@ class Count(TypedDict):
     name: str
 
 
+class CountedNodes(TypedDict):
+    nodes: NotRequired[int | None]
+    only_this_node: NotRequired[str | None]
+
+
 class DecidedApproval(TypedDict):
     approved: bool
 
@@ -524,6 +529,9 @@ class ItemError(TypedDict):
     message: str
 
 
+ItemKind: TypeAlias = Literal["tool", "prompt", "resource", "skill", "agent"]
+
+
 ItemStatus: TypeAlias = Literal["added", "changed", "unchanged", "failed"]
 
 
@@ -709,6 +717,7 @@ class SavedTokens(TypedDict):
 class SearchFilter(TypedDict):
     destructive: NotRequired[bool | None]
     ids: NotRequired[list[str]]
+    kinds: NotRequired[list[ItemKind]]
     read_only: NotRequired[bool | None]
     servers: NotRequired[list[str]]
     tags: NotRequired[list[str]]
@@ -724,6 +733,7 @@ class SearchHit(TypedDict):
     explain: NotRequired[dict[str, Any]]
     flagged: NotRequired[list[str]]
     id: str
+    kind: NotRequired[ItemKind | None]
     matched_queries: list[int]
     name: str
     score: float
@@ -874,6 +884,7 @@ class ToolBody(TypedDict):
     description: str
     id: str
     inputSchema: dict[str, Any]
+    kind: NotRequired[ItemKind | None]
     metadata: dict[str, Any]
     name: str
     outputSchema: NotRequired[dict[str, Any]]
@@ -1001,7 +1012,7 @@ class UsePeriod(TypedDict):
     since: str
 
 
-class UseRecord(UsePeriod):
+class UseRecord(UsePeriod, CountedNodes):
     dropped: int
     enabled: bool
 
@@ -1135,6 +1146,7 @@ class CatalogSettings(TypedDict):
     companions: NotRequired[bool | None]
     dense_weight: NotRequired[float | None]
     description: NotRequired[str]
+    fold_duplicates: NotRequired[bool | None]
     fusion: NotRequired[SearchFusion | None]
     graph_min_vectors: NotRequired[int | None]
     k: NotRequired[int | None]
@@ -1374,7 +1386,7 @@ class SearchRequest(TypedDict):
     dense_weight: NotRequired[float | None]
     explain: NotRequired[bool]
     filter: NotRequired[SearchFilter]
-    fold_duplicates: NotRequired[bool]
+    fold_duplicates: NotRequired[bool | None]
     format: NotRequired[ToolFormat | None]
     fusion: NotRequired[SearchFusion | None]
     k: NotRequired[int | None]
@@ -1526,6 +1538,7 @@ class UsageOverview(TypedDict):
 
 
 class UsagePage(TypedDict):
+    has_shadow: bool
     next_cursor: NotRequired[str | None]
     record: UseRecord
     tools: list[ToolUse]
