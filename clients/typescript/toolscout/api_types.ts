@@ -396,6 +396,7 @@ export interface components {
             /**
              * @description Which tools may be hits.
              * @default {
+             *       "kinds": [],
              *       "servers": [],
              *       "tags": [],
              *       "ids": [],
@@ -510,7 +511,7 @@ export interface components {
          * @enum {string}
          */
         BlockedBy: "setting" | "person";
-        /** @description Factors of scores, from 0.1 to 10. */
+        /** @description Factors of scores, from 0.1 to 10, or 0 to switch off. */
         Boosts: {
             /**
              * @description By the server.
@@ -684,6 +685,11 @@ export interface components {
              * @default
              */
             description?: string;
+            /**
+             * @description Whether near-duplicates of a tool on several servers are folded into one hit; false when not set.
+             * @default null
+             */
+            fold_duplicates?: boolean | null;
             /** @default null */
             fusion?: components["schemas"]["SearchFusion"] | null;
             /**
@@ -950,6 +956,13 @@ export interface components {
             count: number;
             /** @description The name. */
             name: string;
+        };
+        /** @description Whose use is counted. */
+        CountedNodes: {
+            /** @description With a store, the number of nodes that recorded use in that time; they are counted together. */
+            nodes?: number | null;
+            /** @description Why only the record of the node that answers is counted, where others may have some. */
+            only_this_node?: string | null;
         };
         /** @description A new key with its secret. */
         CreatedKeyBody: components["schemas"]["ApiKey"] & {
@@ -1948,6 +1961,11 @@ export interface components {
             /** @description An explanation for people. */
             message: string;
         };
+        /**
+         * @description What an item of a catalog is.
+         * @enum {string}
+         */
+        ItemKind: "tool" | "prompt" | "resource" | "skill" | "agent";
         /** @description The outcome of one item of a bulk request. */
         ItemResult: {
             error?: components["schemas"]["ItemError"] | null;
@@ -2161,7 +2179,7 @@ export interface components {
             next_cursor?: string | null;
             /** @description Whether and since when use is recorded. */
             record: components["schemas"]["UseRecord"];
-            /** @description Number of requests in that time. The newest 10,000 of a catalog are kept. */
+            /** @description Number of requests in that time. The newest 10,000 of a catalog are kept, of each node and in the store. */
             requests: number;
             /**
              * @description Whether the server stores the texts of requests that no tool served. If not, the list ends when it
@@ -2543,7 +2561,10 @@ export interface components {
             /** @description The parts of the pipeline that ran. */
             variant: components["schemas"]["SearchVariant"];
         };
-        /** @description Which tools may be hits. An empty field does not restrict; a tool has to pass every field. */
+        /**
+         * @description Which tools may be hits. An empty field does not restrict; a tool has to pass every field. Items of other
+         *     kinds are hits only if `kinds` names them.
+         */
         SearchFilter: {
             /**
              * @description Only tools with this destructive hint; an absent hint counts as `true` unless the tool is
@@ -2556,6 +2577,11 @@ export interface components {
              * @default []
              */
             ids?: string[];
+            /**
+             * @description The kinds of items that may be hits; tools alone if it is empty.
+             * @default []
+             */
+            kinds?: components["schemas"]["ItemKind"][];
             /**
              * @description Only tools with this read-only hint; an absent hint counts as `false`.
              * @default null
@@ -2593,6 +2619,7 @@ export interface components {
             flagged?: string[];
             /** @description `server/name`, or the name alone. */
             id: string;
+            kind?: components["schemas"]["ItemKind"] | null;
             /** @description The positions of the queries that found it. */
             matched_queries: number[];
             /** @description Its name within the server. */
@@ -2652,6 +2679,7 @@ export interface components {
             /**
              * @description Which tools may be hits.
              * @default {
+             *       "kinds": [],
              *       "servers": [],
              *       "tags": [],
              *       "ids": [],
@@ -2661,11 +2689,11 @@ export interface components {
              */
             filter?: components["schemas"]["SearchFilter"];
             /**
-             * @description Folds near-duplicates of a tool on several servers into one hit; its `also_on` names the
-             *     others.
-             * @default false
+             * @description Whether near-duplicates of a tool on several servers are folded into one hit; its `also_on` names
+             *     the others. False by default.
+             * @default null
              */
-            fold_duplicates?: boolean;
+            fold_duplicates?: boolean | null;
             /** @default null */
             format?: components["schemas"]["ToolFormat"] | null;
             /** @default null */
@@ -3231,6 +3259,7 @@ export interface components {
             id: string;
             /** @description The JSON Schema of its arguments. */
             inputSchema: Record<string, never>;
+            kind?: components["schemas"]["ItemKind"] | null;
             /** @description All other fields that it was registered with. */
             metadata: Record<string, never>;
             /** @description Its name within the server. */
@@ -3305,7 +3334,7 @@ export interface components {
             next_cursor?: string | null;
             /** @description The tools, sorted by id. */
             tools: components["schemas"]["ToolBody"][];
-            /** @description Number of tools in the catalog. */
+            /** @description Number of tools in the catalog, or of items of the listed kinds. */
             total: number;
         };
         /** @description The texts of a tool. */
@@ -3587,6 +3616,8 @@ export interface components {
         };
         /** @description A page of tools by their use. */
         UsagePage: {
+            /** @description Whether searches of the catalog get second answers; `usage/shadow` says what these are worth. */
+            has_shadow: boolean;
             /** @description The cursor of the next page; absent on the last one. */
             next_cursor?: string | null;
             /** @description Whether and since when use is recorded. */
@@ -3671,7 +3702,7 @@ export interface components {
             since: string;
         };
         /** @description Whether and since when use is recorded. */
-        UseRecord: components["schemas"]["UsePeriod"] & {
+        UseRecord: components["schemas"]["UsePeriod"] & components["schemas"]["CountedNodes"] & {
             /**
              * Format: int64
              * @description Uses since the server was started that were not recorded, because they came too fast.
