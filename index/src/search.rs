@@ -538,6 +538,11 @@ impl Searcher {
         }
     }
 
+    /// Whether a search for tools alone keeps most of what it finds.
+    pub(crate) fn is_mostly_tools(&self) -> bool {
+        self.tool_count() * 2 >= self.rows.len()
+    }
+
     /// The ids of items that pass a filter, in order. A definition is read only if the filter asks for more
     /// than kind and id.
     pub fn ids_passing<'a>(&'a self, filter: &'a Filter) -> impl Iterator<Item = &'a ToolId> + 'a {

@@ -180,7 +180,7 @@ impl Args {
             }
             let count = match &tools {
                 Some(tools) => tools.search.count(),
-                None => catalog.searcher().len(),
+                None => catalog.searcher().tool_count(),
             };
             let search_from = agent.config().search_from_tools;
             let are_all_shown = count < search_from;

@@ -312,7 +312,7 @@ fn catalog(context: &Context, name: &str) -> Check {
 /// The share of tools with texts, as `40 of 425`.
 fn enriched(searcher: &Searcher) -> String {
     let enriched = enrich::ids_with_texts(searcher, &[]).count();
-    format!("{enriched} of {}", searcher.len())
+    format!("{enriched} of {}", searcher.tool_count())
 }
 
 fn embedding(context: &Context) -> Vec<Check> {

@@ -135,7 +135,11 @@ impl Of {
             Some(connected) => check_shared_catalog(context, connected)?,
             None => check_catalog(context)?,
         }
-        let own = UsageDatabase::open_existing(&context.settings.data)?;
+        let own = match UsageDatabase::open_existing(&context.settings.data)? {
+            // No server has sent it to a store: it is the record of another catalog of this name.
+            Some(own) if store.is_some() && own.identity()?.is_none() => None,
+            own => own,
+        };
         let shared = store.as_ref();
         let shared = shared.map(|connected| Arc::clone(&connected.store) as Arc<dyn SharedStore>);
         let usage = UsageOfNodes::new(own, shared, period)?;

@@ -276,11 +276,6 @@ impl DropIn {
         self.0.provider.has(upstream)
     }
 
-    /// Whether it has a key for any of its providers.
-    pub fn has_key(&self) -> bool {
-        self.0.provider.has_key()
-    }
-
     /// Its settings.
     pub fn config(&self) -> &DropInConfig {
         &self.0.config
@@ -337,7 +332,8 @@ impl DropIn {
 
     /// A stored answer may have another id for the client than for the provider.
     fn name_as_provider_does(&self, request: &mut PassedRequest) {
-        let Some(rest) = request.path.strip_prefix("/responses/") else {
+        // Azure's paths have more before it.
+        let Some((base, rest)) = request.path.split_once("/responses/") else {
             return;
         };
         let (id, below) = match rest.split_once('/') {
@@ -347,7 +343,7 @@ impl DropIn {
         let known = self.0.memory.get(&held_key(&request.owner, id));
         let response_id = known.and_then(|known| known.response_id.clone());
         if let Some(response_id) = response_id {
-            request.path = format!("/responses/{response_id}{below}");
+            request.path = format!("{base}/responses/{response_id}{below}");
         }
     }
 

@@ -19,6 +19,8 @@ pub enum ProviderKey {
     OfServer,
     /// The headers with which the client brought its own.
     OfClient(HeaderMap),
+    /// The one of the settings, or that of the client if the settings have none for the service.
+    OfServerElseClient(HeaderMap),
 }
 
 impl fmt::Debug for ProviderKey {
@@ -27,6 +29,7 @@ impl fmt::Debug for ProviderKey {
         f.write_str(match self {
             ProviderKey::OfServer => "OfServer",
             ProviderKey::OfClient(_) => "OfClient",
+            ProviderKey::OfServerElseClient(_) => "OfServerElseClient",
         })
     }
 }

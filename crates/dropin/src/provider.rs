@@ -197,11 +197,6 @@ impl Provider {
         self.service(upstream).is_ok()
     }
 
-    /// Whether there is a key for any of the services.
-    pub fn has_key(&self) -> bool {
-        self.services.values().any(|service| service.key.is_some())
-    }
-
     /// The addresses of providers on other machines for which there is no key.
     pub fn keyless_addresses(&self) -> Vec<String> {
         let mut keyless = Vec::new();
@@ -394,9 +389,13 @@ fn headers(
 ) -> HeaderMap {
     let mut headers = passed(given, &REQUEST_HEADERS);
     match (key, &service.key) {
-        (ProviderKey::OfClient(given), _) => headers.extend(upstream.credentials(given)),
+        (ProviderKey::OfClient(given), _) | (ProviderKey::OfServerElseClient(given), None) => {
+            headers.extend(upstream.credentials(given));
+        }
         (ProviderKey::OfServer, None) => {}
-        (ProviderKey::OfServer, Some(key)) => headers.extend(upstream.key_header(key)),
+        (ProviderKey::OfServer | ProviderKey::OfServerElseClient(_), Some(key)) => {
+            headers.extend(upstream.key_header(key));
+        }
     }
     headers
 }

@@ -64,7 +64,7 @@ pub use listing::ListedTools;
 pub use notices::{Audience, Level, LogMessage, Notice, severity};
 use notices::{LogLevels, LogText, Notices};
 pub use offers::Offers;
-pub use questions::{APPS, CallingClient, ELICITATION, ModelAnswer, ModelQuestion};
+pub use questions::{APPS, CallingClient, ELICITATION, ModelAnswer, ModelQuestion, from_server};
 use questions::{CallAtWork, CallsAtWork};
 use roots::ListedRoots;
 pub use roots::Roots;
@@ -434,8 +434,8 @@ impl Connection {
         }
         if !self.has_session() {
             // What the client of this call can do, not what some client can.
-            let capabilities = context.capabilities.clone();
-            meta.set_client_capabilities(capabilities.unwrap_or_default());
+            let capabilities = context.capabilities.clone().unwrap_or_default();
+            meta.set_client_capabilities(self.without_private_roots(capabilities));
         }
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let times = self.limits.call;

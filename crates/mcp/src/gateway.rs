@@ -29,6 +29,7 @@ mod servers;
 mod waiting_calls;
 
 use std::any::Any;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -409,6 +410,7 @@ impl Gateway {
             list_version,
             declared: OnceLock::new(),
             wishes: Arc::default(),
+            is_told: AtomicBool::default(),
             told: ToldInstructions::default(),
             _end: ended.clone().drop_guard(),
             ended,
@@ -466,6 +468,8 @@ pub struct Session {
     /// What the client was told at the handshake, where there was one.
     declared: OnceLock<ServerCapabilities>,
     wishes: Arc<Wishes>,
+    /// Whether the client is told what happens.
+    is_told: AtomicBool,
     /// The servers whose instructions it has.
     told: ToldInstructions,
     /// Is cancelled with the end of the session.

@@ -1205,6 +1205,7 @@ impl ConnectionTask {
             skipped,
         ) = compared;
         log_changes(&flagged);
+        let for_apps = edits.apply(for_apps).tools;
         *self.server.for_apps.lock() = for_apps.into_iter().map(Arc::new).collect();
         let edited = edits.apply(tools);
         warnings.extend(edited.warnings);

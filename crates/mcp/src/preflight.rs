@@ -68,8 +68,12 @@ impl Differences {
             }
         }
         let is_offered = |id: &ToolId| offered.iter().any(|tool| tool.id == *id);
-        let gone = before.catalog.keys().filter(|id| !is_offered(id));
-        differences.gone = gone.cloned().collect();
+        for (id, tool) in &before.catalog {
+            // Prompts and resources are not compared here.
+            if tool.kind.is_tool() && !is_offered(id) {
+                differences.gone.push(id.clone());
+            }
+        }
         Some(differences)
     }
 }

@@ -253,6 +253,11 @@ impl ToolEdits {
         let (mut asked, mut asked_bytes) = (0, 0);
         let renamed = self.new_names(&tools);
         for tool in tools {
+            // The edits are of tools alone.
+            if !tool.kind.is_tool() {
+                edited.tools.push(tool);
+                continue;
+            }
             let name = tool.id.name();
             if self.hides(name) {
                 continue;
@@ -347,7 +352,7 @@ impl ToolEdits {
 
     fn name_at_server<'a>(&'a self, name: &'a str) -> Result<&'a str, NotCalled> {
         for (tool, edit) in &self.by_tool {
-            if edit.name.as_deref() == Some(name) {
+            if edit.name.as_deref() == Some(name) && !edit.hide {
                 return Ok(tool);
             }
         }
@@ -474,13 +479,14 @@ pub fn edited_like(offered: &Tool, in_catalog: Option<&Arc<Tool>>) -> Tool {
     }
 }
 
-/// Removes what only [`ToolEdits::apply`] may write: a server could claim another definition as
-/// approved by it.
+/// Removes what only this program may write: a server could claim another definition as approved, or
+/// pass off an entry of its list of tools as a skill, whose text nobody inspects.
 pub fn drop_claims(entry: &mut Value) {
     let Some(fields) = entry.as_object_mut() else {
         return;
     };
     fields.shift_remove(OWNER);
+    fields.shift_remove("kind");
     if let Some(Value::Object(metadata)) = fields.get_mut("metadata") {
         metadata.shift_remove(OWNER);
     }
@@ -817,9 +823,8 @@ mod tests {
     }
 
     #[test]
-    fn a_server_cannot_claim_an_edit() {
-        let mut entry =
-            json!({ "name": "a", OWNER: { "replaced": {} }, "metadata": { OWNER: 1, "kept": 2 } });
+    fn a_server_cannot_claim_an_edit_or_another_kind() {
+        let mut entry = json!({ "name": "a", "kind": "skill", OWNER: { "replaced": {} }, "metadata": { OWNER: 1, "kept": 2 } });
         drop_claims(&mut entry);
         assert_eq!(entry, json!({ "name": "a", "metadata": { "kept": 2 } }));
     }

@@ -146,7 +146,7 @@ enum Wanted {
     )
 )]
 pub async fn models(State(app): State<App>, request: Request) -> Response {
-    let (mut parts, _) = request.into_parts();
+    let (mut parts, _) = headers::with_key_in_header(request).into_parts();
     let azure = azure::azure_path(&app, &parts.uri);
     // Clients of the Anthropic API say which version of it they speak.
     // The providers list their models at this path, in different formats.
@@ -398,12 +398,13 @@ impl Sender {
         for name in KEY_HEADERS {
             parts.headers.remove(name);
         }
-        let has_key = app.dropin.as_ref().is_some_and(DropIn::has_key);
-        // If neither the server nor the sender has a key, the client's credentials are for the
-        // provider.
-        let takes_theirs = brings_own_key || (grant.key().is_none() && !has_key);
-        let key = if takes_theirs && !credentials.is_empty() {
+        let key = if credentials.is_empty() {
+            ProviderKey::OfServer
+        } else if brings_own_key {
             ProviderKey::OfClient(credentials)
+        } else if grant.key().is_none() {
+            // They are no key of this server, so they are for the provider.
+            ProviderKey::OfServerElseClient(credentials)
         } else {
             ProviderKey::OfServer
         };

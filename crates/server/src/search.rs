@@ -170,10 +170,12 @@ fn search_use(
     results: &Results,
     format: Option<Emit>,
 ) -> SearchUse {
-    let first = results.hits.first().map(|hit| &hit.id);
+    // Prompts, resources, skills and agents are not used as tools are.
+    let found = || results.hits.iter().filter(|hit| hit.kind.is_tool());
+    let first = found().next().map(|hit| &hit.id);
     let suggested = results.no_match.as_ref().map(|none| &none.nearest);
     let nearest = first.or_else(|| suggested?.first());
-    let tools = || results.hits.iter().map(|hit| hit.tool.shared()).collect();
+    let tools = || found().map(|hit| hit.tool.shared()).collect();
     let none = results.no_match.as_ref();
     let says_nothing = none.is_some_and(|none| none.reason.is_of_request());
     let queries = match says_nothing {
@@ -184,7 +186,7 @@ fn search_use(
         origin,
         matched: results.matched,
         nearest: nearest.cloned(),
-        hits: results.hits.iter().map(|hit| hit.id.clone()).collect(),
+        hits: found().map(|hit| hit.id.clone()).collect(),
         more: Vec::new(),
         sent: format.map(|format| (format, tools())),
         queries,

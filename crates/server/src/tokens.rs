@@ -273,7 +273,7 @@ impl CatalogTokens {
 
 /// Tokens of all tools of a catalog; of a large one an estimate by a sample.
 fn catalog_tokens(searcher: &Searcher, format: Emit) -> usize {
-    let count = searcher.len();
+    let count = searcher.tool_count();
     let step = count.div_ceil(SAMPLE).max(1);
     let sample: Vec<Arc<Tool>> = searcher.tools().step_by(step).collect();
     // Counted in small groups, since `emit` makes the names within one answer distinct.

@@ -79,13 +79,14 @@ impl DenseLeg {
 
     /// Scores every tool for each of these vectors.
     ///
-    /// A filtered search scans even where there is a graph: the graph returns the nearest of all
-    /// tools, among which a narrow filter may leave none.
+    /// A search that narrows the catalog scans even where there is a graph: the graph returns the nearest
+    /// of all items, among which a narrow filter may leave none.
     pub(super) fn scan<'a>(
         &'a self,
         queries: &'a [Vec<f32>],
         scored: Option<Vec<bool>>,
         parts: Parts,
+        narrows: bool,
         allowed: Option<&[bool]>,
     ) -> (LegScan<'a>, LegResult) {
         let views = if parts.views { ALL_VIEWS } else { 1 };
@@ -97,7 +98,7 @@ impl DenseLeg {
         let (mut scores, is_rough) = match (few, &self.graph) {
             // Rough, so that what words and other legs find besides is scored exactly too.
             (Some(few), _) => (vectors.scores_of_few(queries, views, &few), true),
-            (None, Some(graph)) if parts.views && allowed.is_none() => {
+            (None, Some(graph)) if parts.views && !narrows => {
                 (vectors.scores_by(graph, queries), true)
             }
             _ => (vectors.rough_scores(queries, views), vectors.is_rough()),

@@ -267,6 +267,7 @@ impl Search<'_> {
         vectors: &'a QueryVectors,
     ) -> (Vec<LegScan<'a>>, Vec<LegResult>) {
         let mut scans = Vec::new();
+        let narrows = !self.query.filter.is_empty() || !self.searcher.is_mostly_tools();
         for (place, leg) in self.searcher.legs.iter().enumerate() {
             let Some(queries) = vectors.of(place, number) else {
                 continue;
@@ -276,7 +277,7 @@ impl Search<'_> {
                 continue;
             }
             let scored = searcher.scored_tools(leg, request.language, parts);
-            scans.push(leg.scan(queries, scored, parts, self.allowed.as_deref()));
+            scans.push(leg.scan(queries, scored, parts, narrows, self.allowed.as_deref()));
         }
         scans.into_iter().unzip()
     }

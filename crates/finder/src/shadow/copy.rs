@@ -194,7 +194,7 @@ fn take_tools(
     let gone = present.ids_after(None).filter(|id| !wanted.has(id));
     let gone: Vec<ToolId> = gone.cloned().collect();
     writer.remove(&gone)?;
-    let mut tools = wanted.tools();
+    let mut tools = wanted.items();
     loop {
         let chunk = tools.by_ref().take(CHUNK);
         let chunk: Vec<Tool> = chunk.map(Arc::unwrap_or_clone).collect();

@@ -3,18 +3,21 @@
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResult, ElicitResult, ElicitationAction, ErrorData,
-    InputRequest, InputRequests, InputRequiredResult, InputResponses, ServerResult,
+    CallToolRequestParams, CallToolResult, ClientCapabilities, ElicitRequestParams, ElicitResult,
+    ElicitationAction, ErrorData, InputRequest, InputRequests, InputRequiredResult, InputResponses,
+    ServerResult,
 };
 use serde_json::Value;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
-use super::questions::{CallAtWork, check_form};
+use super::questions::{CallAtWork, check_form, from_server};
 use super::{CallContext, CallError, Connection};
 use crate::outcome::lenient_result;
 
 /// Most times that a server asks for input during one call.
 const MAX_ROUNDS: usize = 10;
+/// Most questions of a server at once.
+const MAX_QUESTIONS: usize = 16;
 /// Before a call is made again for which the server needs no answer, only time.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -53,6 +56,8 @@ impl Connection {
                 }
             };
             if context.input.is_repeated {
+                let mut asked = asked;
+                self.check_questions(&mut asked)?;
                 let result = serde_json::to_value(asked).unwrap_or_default();
                 return Err(CallError::NeedsInput { result });
             }
@@ -75,17 +80,66 @@ impl Connection {
         ))
     }
 
+    /// Makes the questions of a server fit to be passed on, as the client that is asked during a call gets
+    /// them.
+    ///
+    /// # Errors
+    /// For a form that asks for a secret, and a question for folders that are not passed on.
+    pub(super) fn check_questions(&self, asked: &mut InputRequiredResult) -> Result<(), CallError> {
+        for request in asked.input_requests.iter_mut().flatten() {
+            match request.1 {
+                InputRequest::Elicitation(form) => {
+                    check_form(&form.params).map_err(|error| refused(&error.message))?;
+                    match &mut form.params {
+                        ElicitRequestParams::FormElicitationParams { message, .. }
+                        | ElicitRequestParams::UrlElicitationParams { message, .. } => {
+                            *message = from_server(&self.server, message);
+                        }
+                        _ => {}
+                    }
+                }
+                InputRequest::ListRoots(_) if !self.handler.roots.are_passed() => {
+                    return Err(refused(
+                        "it asks for the folders of the client, which are not passed on",
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What a client can do, as the server may know it: some servers open the folders of one client to all.
+    pub(super) fn without_private_roots(
+        &self,
+        mut client: ClientCapabilities,
+    ) -> ClientCapabilities {
+        if !self.handler.roots.are_passed() {
+            client.roots = None;
+        }
+        client
+    }
+
     async fn answers(
         &self,
         requests: InputRequests,
         context: &CallContext,
     ) -> Result<InputResponses, CallError> {
+        if requests.len() > MAX_QUESTIONS {
+            return Err(refused("the tool asks for too much at once"));
+        }
         let mut answers = InputResponses::new();
         for (key, request) in requests {
+            // A client that never answers must not hold the server's calls.
+            let answering = timeout(self.limits.call.total, self.answer(request, context));
             let answered = tokio::select! {
                 () = context.cancelled.cancelled() => return Err(CallError::Cancelled),
-                answered = self.answer(request, context) => answered,
+                answered = answering => answered,
             };
+            let answered = answered.unwrap_or_else(|_| {
+                let message = "the client did not answer the tool's question in time";
+                Err(ErrorData::internal_error(message, None))
+            });
             let answer = answered.map_err(|error| CallError::Refused {
                 code: error.code.0,
                 message: error.message.into_owned(),

@@ -24,6 +24,10 @@ pub type LogText = LoggingMessageNotificationParam;
 const QUEUE: usize = 256;
 /// Most bytes of the data of a log message; more would fill the memory with waiting messages.
 const MAX_DATA_BYTES: usize = 64 << 10;
+/// Longest name of a logger.
+const MAX_LOGGER_CHARS: usize = 200;
+/// Longest URI of a resource that has changed. No client subscribes to a longer one.
+const MAX_URI_BYTES: usize = 8 << 10;
 
 /// What a server has told.
 #[derive(Clone, Debug)]
@@ -96,7 +100,7 @@ impl Notices {
         mut message: LoggingMessageNotificationParam,
     ) {
         let logger = match message.logger {
-            Some(logger) => format!("{server}/{logger}"),
+            Some(logger) => format!("{server}/{}", excerpt(&logger, MAX_LOGGER_CHARS)),
             None => server.to_string(),
         };
         message.logger = Some(logger);
@@ -114,6 +118,9 @@ impl Notices {
 
     /// Passes on that a resource has changed.
     pub fn updated(&self, server: &Arc<str>, uri: &str) {
+        if uri.len() > MAX_URI_BYTES {
+            return;
+        }
         let server = Arc::clone(server);
         self.send(Notice::Updated {
             server,

@@ -95,7 +95,13 @@ impl Connection {
         &self,
         params: GetPromptRequestParams,
     ) -> Result<GetPromptResponse, CallError> {
-        self.in_time(self.peer.get_prompt_once(params)).await
+        // What the server logs meanwhile may contain what this client asked for, and is for nobody.
+        let _at_work = self.handler.calls.begin(None);
+        let mut given = self.in_time(self.peer.get_prompt_once(params)).await?;
+        if let GetPromptResponse::InputRequired(asked) = &mut given {
+            self.check_questions(asked)?;
+        }
+        Ok(given)
     }
 
     /// The content of a resource.
@@ -106,7 +112,13 @@ impl Connection {
         &self,
         params: ReadResourceRequestParams,
     ) -> Result<ReadResourceResponse, CallError> {
-        self.in_time(self.peer.read_resource_once(params)).await
+        // What the server logs meanwhile may contain what this client asked for, and is for nobody.
+        let _at_work = self.handler.calls.begin(None);
+        let mut given = self.in_time(self.peer.read_resource_once(params)).await?;
+        if let ReadResourceResponse::InputRequired(asked) = &mut given {
+            self.check_questions(asked)?;
+        }
+        Ok(given)
     }
 
     /// Completes an argument of a prompt or a template.
@@ -117,6 +129,8 @@ impl Connection {
         &self,
         params: CompleteRequestParams,
     ) -> Result<CompleteResult, CallError> {
+        // What the server logs meanwhile may contain what this client asked for, and is for nobody.
+        let _at_work = self.handler.calls.begin(None);
         self.in_time(self.peer.complete(params)).await
     }
 

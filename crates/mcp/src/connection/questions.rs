@@ -24,7 +24,11 @@ use rmcp::model::{
     ElicitResult, ElicitationAction, ErrorData, FormElicitationCapability, RequestId,
     RootsCapabilities, UrlElicitationCapability,
 };
+use toolscout_base::printable::excerpt;
 use toolscout_gate::gate::redact::names_secret;
+
+/// Most characters of a server's message to the person.
+const MESSAGE_CHARS: usize = 4_000;
 
 /// What a server asks the client's model.
 pub type ModelQuestion = CreateMessageRequestParams;
@@ -139,11 +143,15 @@ impl CallsAtWork {
     pub fn begin(self: &Arc<Self>, client: Option<Arc<dyn CallingClient>>) -> CallAtWork {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let key = client.as_ref().map(|client| client.key().to_owned());
-        *self.last_key.lock() = Some(key);
         let request = None;
-        self.calls
-            .lock()
-            .insert(number, OpenCall { client, request });
+        let mut calls = self.calls.lock();
+        let is_alone = calls
+            .values()
+            .all(|call| call.client.as_ref().map(|client| client.key()) == key.as_deref());
+        // What comes late may be of any of the calls.
+        *self.last_key.lock() = Some(key.filter(|_| is_alone));
+        calls.insert(number, OpenCall { client, request });
+        drop(calls);
         CallAtWork {
             number,
             calls: Arc::clone(self),
@@ -304,6 +312,11 @@ pub fn check_form(question: &ElicitRequestParams) -> Result<(), ErrorData> {
     }
 }
 
+/// A server's message to the person, who must know that it is not this program that asks.
+pub fn from_server(server: &str, message: &str) -> String {
+    format!("{server:?} asks: {}", excerpt(message, MESSAGE_CHARS))
+}
+
 fn refused_secret(field: &str) -> ErrorData {
     let message =
         format!("the form asks for the secret {field:?}, which MCP forbids; ask for it with a URL");
@@ -415,7 +428,17 @@ mod tests {
         let other = calls.begin(person("b"));
         assert_eq!(calls.audience(), None);
         drop((first, second, other));
-        assert_eq!(calls.audience(), Some(Audience::Key("b".into())));
+        assert_eq!(calls.audience(), None, "it may be of any of the calls");
+        drop(calls.begin(person("a1")));
+        assert_eq!(calls.audience(), Some(Audience::Key("a".into())));
+        let first = calls.begin(person("a1"));
+        drop(calls.begin(person("b")));
+        drop(first);
+        assert_eq!(
+            calls.audience(),
+            None,
+            "the call that ended last began first"
+        );
         drop(calls.begin(None));
         assert_eq!(calls.audience(), None, "an agent's call");
     }

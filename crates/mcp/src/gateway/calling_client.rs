@@ -17,11 +17,8 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::elicitation::{asks_by_result, takes_forms};
-use crate::connection::{CallingClient, ELICITATION, ModelAnswer, ModelQuestion};
+use crate::connection::{CallingClient, ELICITATION, ModelAnswer, ModelQuestion, from_server};
 use toolscout_base::printable::excerpt;
-
-/// Most characters of a server's message to the person.
-const MESSAGE_CHARS: usize = 4_000;
 
 /// Questions that wait for the task of the call.
 const MAX_WAITING: usize = 16;
@@ -205,10 +202,6 @@ impl CallingClient for WaitingClient {
         let question = Box::new(question);
         self.ask(|reply| Question::OfModel(question, reply)).await
     }
-}
-
-fn from_server(server: &str, message: &str) -> String {
-    format!("{server:?} asks: {}", excerpt(message, MESSAGE_CHARS))
 }
 
 async fn elicit_unread(

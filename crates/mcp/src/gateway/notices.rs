@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::http::request::Parts;
 use parking_lot::Mutex;
@@ -130,6 +131,10 @@ impl Session {
 
     /// Tells the client what happens, until its session ends.
     pub(super) fn start_telling(&self, peer: Peer<RoleServer>, extensions: &Extensions) {
+        // A client may say more than once that it is ready.
+        if self.is_told.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let shared = Arc::clone(&self.shared);
         let telling = tell(
             peer.clone(),
@@ -213,6 +218,8 @@ impl Session {
     /// Serves a subscription of a client without a session.
     pub(super) async fn tell_subscriber(&self, context: &SubscriptionContext) {
         let mut subscriptions = Vec::new();
+        // Before the first subscription, so that no change is missed meanwhile.
+        let mut heard = self.shared.pool.notices();
         let wanted = context.accepted().resource_subscriptions.clone();
         for uri in wanted.unwrap_or_default() {
             match self.subscription(&uri, context.request_context()).await {
@@ -225,7 +232,6 @@ impl Session {
             }
         }
         let sink = context.sink();
-        let mut heard = self.shared.pool.notices();
         loop {
             match heard.recv().await {
                 Ok(Notice::Updated { server, uri }) => {

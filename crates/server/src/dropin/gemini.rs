@@ -1,15 +1,16 @@
 //! Google's Gemini. The path names the model and what is asked of it.
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, Uri};
+use axum::http::Uri;
 use axum::response::Response;
 
 use super::bodies::HeldBody;
+use super::headers::with_key_in_header;
 use super::passed::pass_on;
 use super::{Problem, Sender, Wanted, answer, response_of};
 use crate::App;
 use toolscout_base::printable::excerpt;
-use toolscout_dropin::{Dialect, DropInAnswer, Failure, Target, Upstream, X_GOOG_API_KEY};
+use toolscout_dropin::{Dialect, DropInAnswer, Failure, Target, Upstream};
 
 /// What the paths begin with.
 const BASE: &str = "/v1beta";
@@ -126,55 +127,9 @@ fn below(uri: &Uri) -> String {
     path.replace("%3A", ":").replace("%3a", ":")
 }
 
-/// Clients may send their key in the address, and no key stays there.
-fn with_key_in_header(mut request: Request) -> Request {
-    let Some(query) = request.uri().query() else {
-        return request;
-    };
-    let (keys, others): (Vec<&str>, Vec<&str>) = query
-        .split('&')
-        .partition(|field| field.starts_with("key="));
-    let Some(key) = keys.last().and_then(|key| key.strip_prefix("key=")) else {
-        return request;
-    };
-    let value = HeaderValue::from_str(key);
-    let path = request.uri().path();
-    let uri = match others.is_empty() {
-        true => path.to_owned(),
-        false => format!("{path}?{}", others.join("&")),
-    };
-    if let (Ok(mut value), Ok(uri)) = (value, uri.parse()) {
-        value.set_sensitive(true);
-        // The header counts if there is one already.
-        request.headers_mut().entry(X_GOOG_API_KEY).or_insert(value);
-        *request.uri_mut() = uri;
-    }
-    request
-}
-
 #[cfg(test)]
 mod tests {
-    use axum::body::Body;
-
     use super::*;
-
-    #[test]
-    fn a_key_in_the_address_moves_to_a_header() {
-        let of = |uri: &str| {
-            let request = Request::builder().uri(uri).body(Body::empty()).unwrap();
-            let request = with_key_in_header(request);
-            let key = request.headers().get(X_GOOG_API_KEY).cloned();
-            let key = key.map(|key| key.to_str().unwrap().to_owned());
-            (request.uri().to_string(), key)
-        };
-        let path = "/v1beta/models/m:generateContent";
-        let (uri, key) = of(&format!("{path}?key=secret"));
-        assert_eq!((uri.as_str(), key.as_deref()), (path, Some("secret")));
-        let (uri, key) = of(&format!("{path}?alt=sse&key=secret&x=1"));
-        assert_eq!(uri, format!("{path}?alt=sse&x=1"));
-        assert_eq!(key.as_deref(), Some("secret"));
-        assert_eq!(of(path).1, None);
-    }
 
     #[test]
     fn the_version_is_taken_off_the_path() {

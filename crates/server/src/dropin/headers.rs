@@ -1,5 +1,6 @@
 //! The headers by which a client of the model's API chooses how its tools are searched.
 
+use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use crate::error::{ApiError, ApiResult};
@@ -88,4 +89,55 @@ pub fn ignored(dropin: Option<&DropIn>, headers: &HeaderMap) -> Option<HeaderVal
     }
     let value = HeaderValue::from_str(&names.join(", ")).ok()?;
     (!names.is_empty()).then_some(value)
+}
+
+/// Clients may send their key in the address, and no key stays there.
+pub fn with_key_in_header(mut request: Request) -> Request {
+    let Some(query) = request.uri().query() else {
+        return request;
+    };
+    let (keys, others): (Vec<&str>, Vec<&str>) = query
+        .split('&')
+        .partition(|field| field.starts_with("key="));
+    let Some(key) = keys.last().and_then(|key| key.strip_prefix("key=")) else {
+        return request;
+    };
+    let value = HeaderValue::from_str(key);
+    let path = request.uri().path();
+    let uri = match others.is_empty() {
+        true => path.to_owned(),
+        false => format!("{path}?{}", others.join("&")),
+    };
+    if let (Ok(mut value), Ok(uri)) = (value, uri.parse()) {
+        value.set_sensitive(true);
+        // The header counts if there is one already.
+        request.headers_mut().entry(X_GOOG_API_KEY).or_insert(value);
+        *request.uri_mut() = uri;
+    }
+    request
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    #[test]
+    fn a_key_in_the_address_moves_to_a_header() {
+        let of = |uri: &str| {
+            let request = Request::builder().uri(uri).body(Body::empty()).unwrap();
+            let request = with_key_in_header(request);
+            let key = request.headers().get(X_GOOG_API_KEY).cloned();
+            let key = key.map(|key| key.to_str().unwrap().to_owned());
+            (request.uri().to_string(), key)
+        };
+        let path = "/v1beta/models/m:generateContent";
+        let (uri, key) = of(&format!("{path}?key=secret"));
+        assert_eq!((uri.as_str(), key.as_deref()), (path, Some("secret")));
+        let (uri, key) = of(&format!("{path}?alt=sse&key=secret&x=1"));
+        assert_eq!(uri, format!("{path}?alt=sse&x=1"));
+        assert_eq!(key.as_deref(), Some("secret"));
+        assert_eq!(of(path).1, None);
+    }
 }

@@ -19,6 +19,8 @@ use toolscout_index::embed::{Embedder, Encoder, MultilingualTable, StaticTable};
 const MAX_TEXTS: usize = 2_048;
 /// Most bytes of all texts of a request.
 const MAX_TEXT_BYTES: usize = 4 << 20;
+/// Longest request: a character of a text may take six bytes of JSON.
+const MAX_BODY_BYTES: usize = 6 * MAX_TEXT_BYTES;
 /// Texts that are embedded without letting other work in between.
 const TEXTS_AT_ONCE: usize = 32;
 /// Most characters of what a client sent, in a message.
@@ -156,6 +158,13 @@ struct Body {
 
 impl Asked {
     fn read(body: &Bytes) -> Result<Self, Failure> {
+        // Before it is parsed: small values take much more memory than their text.
+        if body.len() > MAX_BODY_BYTES {
+            return Err(invalid(format!(
+                "the request has {} bytes; send at most {MAX_BODY_BYTES}",
+                body.len()
+            )));
+        }
         let body: Body = serde_json::from_slice(body).map_err(|error| {
             let reason = excerpt(&error.to_string(), MAX_EXCERPT_CHARS);
             invalid(format!("the body is no request for embeddings: {reason}"))

@@ -80,7 +80,7 @@ passed! {
 }
 
 async fn respond(app: &App, request: Request) -> Response {
-    let (mut parts, body) = request.into_parts();
+    let (mut parts, body) = headers::with_key_in_header(request).into_parts();
     let dialect = dialect_of(&parts.uri, &parts.headers);
     let answered = async {
         let sender = Sender::of(app, &mut parts).await?;

@@ -165,7 +165,7 @@ fn evaluated(
         created_at_ms: plan.created_at_ms,
         generation: plan.searcher.generation(),
         changed_meanwhile: catalog.searcher().generation() != plan.searcher.generation(),
-        tools: plan.searcher.len(),
+        tools: plan.searcher.tool_count(),
         pending_embeddings: plan.searcher.pending_embeddings(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         fingerprint: fingerprint(&queries),

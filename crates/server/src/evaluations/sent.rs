@@ -160,11 +160,11 @@ fn remarks(report: &Report, catalog: &OpenCatalog) -> ApiResult<Vec<String>> {
     let mut remarks = Vec::new();
     let searcher = catalog.searcher();
     // A difference is no error: the catalog may have changed since it was measured.
-    if searcher.len() != report.tools {
+    if searcher.tool_count() != report.tools {
         remarks.push(format!(
             "The report is of {} tools, and the catalog has {}.",
             report.tools,
-            searcher.len()
+            searcher.tool_count()
         ));
     }
     remarks.extend(unknown_tools(report, catalog)?);
