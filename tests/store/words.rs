@@ -77,7 +77,7 @@ fn words_reach_every_node_and_outlive_their_tools() {
     for node in [&first, &second, &later] {
         node.until(shown, |answer| answer.body["shownDescription"].is_null());
     }
-    let refused = first.put(PATH, &json!({ "boosts": { "tags": { "t": 0 } } }));
+    let refused = first.put(PATH, &json!({ "boosts": { "tags": { "t": 11 } } }));
     assert_eq!(refused.code(), "invalid_words", "{refused:?}");
 }
 
