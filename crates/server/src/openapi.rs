@@ -3,11 +3,14 @@
 mod links;
 
 use utoipa::OpenApi;
-use utoipa::openapi::path::Operation;
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{Object, Type};
 use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
 };
-use utoipa::openapi::{Content, OpenApi as Description, PathItem, Ref, RefOr, ResponseBuilder};
+use utoipa::openapi::{
+    Content, OpenApi as Description, PathItem, Ref, RefOr, Required, ResponseBuilder,
+};
 
 use super::companions;
 use toolscout_gate::usage::report::Order;
@@ -31,6 +34,7 @@ pub fn base() -> Description {
 /// Adds to the document of all routes what they have in common.
 pub fn complete(mut description: Description) -> Description {
     name_wildcards(&mut description);
+    add_path_parameters(&mut description);
     add_error_responses(&mut description);
     add_keys(&mut description);
     links::add(&mut description);
@@ -47,6 +51,46 @@ fn name_wildcards(description: &mut Description) {
             .paths
             .insert(companions::documented(&path), item);
     }
+}
+
+/// Routes of the providers' APIs read their path as a whole. Their parameters are in the path alone.
+fn add_path_parameters(description: &mut Description) {
+    for (path, item) in &mut description.paths.paths {
+        for operation in operations(item) {
+            let described = operation.parameters.get_or_insert_default();
+            for name in parameters_of(path) {
+                if !described.iter().any(|known| is_in_path(known, name)) {
+                    described.push(RefOr::T(text_in_path(name)));
+                }
+            }
+            if described.is_empty() {
+                operation.parameters = None;
+            }
+        }
+    }
+}
+
+/// The names in braces.
+fn parameters_of(path: &str) -> impl Iterator<Item = &str> {
+    let beginnings = path.split('{').skip(1);
+    beginnings.filter_map(|rest| Some(rest.split_once('}')?.0))
+}
+
+fn is_in_path(parameter: &RefOr<Parameter>, name: &str) -> bool {
+    match parameter {
+        RefOr::T(known) => known.name == name && known.parameter_in == ParameterIn::Path,
+        RefOr::Ref(_) => false,
+    }
+}
+
+fn text_in_path(name: &str) -> Parameter {
+    ParameterBuilder::new()
+        .name(name)
+        .parameter_in(ParameterIn::Path)
+        .required(Required::True)
+        .description(Some("As the provider's API names it"))
+        .schema(Some(Object::with_type(Type::String)))
+        .build()
 }
 
 /// Every operation may answer with an error, and all errors have one shape, unless an operation says
@@ -105,6 +149,11 @@ mod tests {
             assert!(!path.contains('*'), "{path}");
             for operation in operations(item) {
                 let id = operation.operation_id.clone().unwrap_or_default();
+                for name in parameters_of(path) {
+                    let mut described = operation.parameters.iter().flatten();
+                    let is_described = described.any(|parameter| is_in_path(parameter, name));
+                    assert!(is_described, "{path} {id}: {name}");
+                }
                 assert!(operation.tags.is_some(), "{path} {id}");
                 for (status, response) in &operation.responses.responses {
                     let RefOr::T(response) = response else {
