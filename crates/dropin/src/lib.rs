@@ -327,7 +327,16 @@ impl DropIn {
         self.name_as_provider_does(&mut request);
         let provider = &self.0.provider;
         let response = provider.pass_on(&request, provider.long_wait()).await?;
-        Ok(passing::answer(provider, request.dialect, response, None))
+        let file_type =
+            match request.path.ends_with("/content") || request.path.ends_with("/results") {
+                true => provider::content_type_of_a_file(response.headers()),
+                false => None,
+            };
+        let mut answer = passing::answer(provider, request.dialect, response, None);
+        if let Some(file_type) = file_type {
+            answer.headers.insert(CONTENT_TYPE, file_type);
+        }
+        Ok(answer)
     }
 
     /// A stored answer may have another id for the client than for the provider.

@@ -410,16 +410,23 @@ pub fn response_headers(given: &HeaderMap) -> HeaderMap {
     headers
 }
 
+/// The content type of a file that the provider keeps, if no browser shows it as a page.
+pub fn content_type_of_a_file(given: &HeaderMap) -> Option<HeaderValue> {
+    let given = given.get(CONTENT_TYPE)?;
+    let text = without_parameters(given.to_str().ok()?).to_ascii_lowercase();
+    let is_file = matches!(
+        text.as_str(),
+        "application/octet-stream" | "application/binary" | "application/x-jsonl"
+    );
+    is_file.then(|| given.clone())
+}
+
 /// The content type, if APIs answer with it. A browser would show other types as pages of this
 /// server, so they become plain text.
 fn content_type_of_an_api(given: &HeaderValue) -> HeaderValue {
     let text = given.to_str().unwrap_or_default();
     match without_parameters(text).to_ascii_lowercase().as_str() {
-        "application/json" | "text/event-stream" | "text/plain" => given.clone(),
-        // No browser shows these as a page.
-        "application/octet-stream" | "application/binary" | "application/x-jsonl" | AWS_EVENTS => {
-            given.clone()
-        }
+        "application/json" | "text/event-stream" | "text/plain" | AWS_EVENTS => given.clone(),
         other if is_json(other) => HeaderValue::from_static("application/json"),
         _ => HeaderValue::from_static("text/plain; charset=utf-8"),
     }

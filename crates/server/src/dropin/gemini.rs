@@ -90,10 +90,13 @@ async fn generated(app: &App, request: Request) -> Result<DropInAnswer, Problem>
             return passed(app, request).await;
         }
         _ => {
+            // Who has no key learns nothing about routes.
+            let (mut parts, _) = request.into_parts();
+            Sender::of(app, &mut parts).await?;
             let message = format!(
                 "{} is no route of this server; of Gemini's methods it has generateContent, streamGenerateContent, \
                  countTokens, embedContent, batchEmbedContents and batchGenerateContent",
-                excerpt(request.uri().path(), MAX_PATH_CHARS)
+                excerpt(parts.uri.path(), MAX_PATH_CHARS)
             );
             return Err(Failure::new(404, "not_found", message).into());
         }
