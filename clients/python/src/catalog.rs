@@ -14,7 +14,8 @@ use pyo3::types::{PyDict, PyList, PyString, PyType};
 use serde_json::{Value, json};
 use toolscout_index::query::MAX_K;
 use toolscout_index::{
-    Changes as EngineChanges, EmbedProgress, Filter, Kind, Query, SearchOptions, Searcher, ToolId, Writer,
+    Changes as EngineChanges, EmbedProgress, Filter, Kind, Query, SearchOptions, Searcher, ToolId,
+    Writer,
 };
 use toolscout_native::input::{self, Invalid, Reader, Selection};
 use toolscout_native::opening::{self, Opening};

@@ -3,6 +3,7 @@
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
+use super::has_our_key;
 use crate::error::{ApiError, ApiResult};
 use crate::profiles::PROFILE;
 use toolscout_base::printable;
@@ -91,7 +92,8 @@ pub fn ignored(dropin: Option<&DropIn>, headers: &HeaderMap) -> Option<HeaderVal
     (!names.is_empty()).then_some(value)
 }
 
-/// Clients may send their key in the address, and no key stays there.
+/// Clients may send the key of their provider in the address, and no key stays there. A key of this server
+/// counts in a header alone, since proxies log addresses.
 pub fn with_key_in_header(mut request: Request) -> Request {
     let Some(query) = request.uri().query() else {
         return request;
@@ -110,8 +112,10 @@ pub fn with_key_in_header(mut request: Request) -> Request {
     };
     if let (Ok(mut value), Ok(uri)) = (value, uri.parse()) {
         value.set_sensitive(true);
-        // The header counts if there is one already.
-        request.headers_mut().entry(X_GOOG_API_KEY).or_insert(value);
+        if !has_our_key(&value) {
+            // The header counts if there is one already.
+            request.headers_mut().entry(X_GOOG_API_KEY).or_insert(value);
+        }
         *request.uri_mut() = uri;
     }
     request
