@@ -115,6 +115,32 @@ const LAYOUT: &[&str] = &[
 pub(super) const TOOL_COLUMNS: &str = "searches, first, places, more, injections, calls, successes, errors, latencies, \
      latency_sum_s, definition_tokens, result_tokens, first_ms, last_ms";
 
+/// Adds figures to a row of `tools`. Of errors and latencies it takes the sums, or nothing to leave the stored ones. A time of 0
+/// stands for no use.
+const ADD_TOOL: &str = "
+    INSERT INTO tools (catalog, day, tool, searches, first, places, more, injections, calls, successes, errors, latencies,
+        latency_sum_s, definition_tokens, result_tokens, first_ms, last_ms, unsent)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
+    ON CONFLICT (catalog, day, tool) DO UPDATE SET
+        searches = searches + excluded.searches,
+        first = first + excluded.first,
+        places = places + excluded.places,
+        more = more + excluded.more,
+        injections = injections + excluded.injections,
+        calls = calls + excluded.calls,
+        successes = successes + excluded.successes,
+        errors = coalesce(excluded.errors, errors),
+        latencies = coalesce(excluded.latencies, latencies),
+        latency_sum_s = latency_sum_s + excluded.latency_sum_s,
+        definition_tokens = definition_tokens + excluded.definition_tokens,
+        result_tokens = result_tokens + excluded.result_tokens,
+        first_ms = CASE
+            WHEN excluded.first_ms = 0 THEN first_ms
+            WHEN first_ms = 0 THEN excluded.first_ms
+            ELSE min(first_ms, excluded.first_ms) END,
+        last_ms = max(last_ms, excluded.last_ms),
+        unsent = unsent + excluded.unsent";
+
 /// The columns of figures of second answers, in the order in which [`shadow_of`] reads them.
 pub(super) const SHADOW_COLUMNS: &str = "searches, overlap, overlap_squares, same_first, calls, absent, live_first, second_first, \
      first_moved, live_reciprocal, second_reciprocal, reciprocal_squares";
@@ -492,52 +518,68 @@ fn is_shared(change: &Transaction<'_>) -> rusqlite::Result<bool> {
     change.prepare_cached("SELECT 1 FROM sharing")?.exists([])
 }
 
+/// Adds the figures of a tool to its row of the day.
+///
+/// Most rows have searches alone, and in a large catalog thousands change in a write. SQLite adds these up itself, which takes a
+/// third of the time of reading the row first.
 fn add_tool(
     change: &Transaction<'_>,
     (catalog, day, tool): (&str, i64, &str),
     new: &ToolFigures,
     is_shared: bool,
 ) -> rusqlite::Result<()> {
-    let select =
-        format!("SELECT {TOOL_COLUMNS} FROM tools WHERE catalog = ?1 AND day = ?2 AND tool = ?3");
-    let mut select = change.prepare_cached(&select)?;
-    let stored = select.query_row(params![catalog, day, tool], tool_of);
-    let mut sum = stored.optional()?.unwrap_or_default();
-    sum.add(new);
-    let insert = format!(
-        "INSERT OR REPLACE INTO tools (catalog, day, tool, {TOOL_COLUMNS}, unsent)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18 + coalesce(
-             (SELECT unsent FROM tools WHERE catalog = ?1 AND day = ?2 AND tool = ?3), 0))"
-    );
-    let errors = match sum.errors.is_empty() {
-        true => None,
-        false => Some(text_of(&sum.errors)),
+    let (errors, latencies) = match new.errors.is_empty() && new.latency.is_empty() {
+        true => (None, None),
+        false => with_stored(change, (catalog, day, tool), new)?,
     };
-    let latencies = match sum.latency.is_empty() {
-        true => None,
-        false => Some(text_of(&sum.latency.counts)),
-    };
-    change.prepare_cached(&insert)?.execute(params![
+    change.prepare_cached(ADD_TOOL)?.execute(params![
         catalog,
         day,
         tool,
-        sum.searches,
-        sum.first,
-        sum.places,
-        sum.more,
-        sum.injections,
-        sum.calls,
-        sum.successes,
+        new.searches,
+        new.first,
+        new.places,
+        new.more,
+        new.injections,
+        new.calls,
+        new.successes,
         errors,
         latencies,
-        sum.latency.sum_s,
-        sum.definition_tokens,
-        sum.result_tokens,
-        sum.first_ms,
-        sum.last_ms,
+        new.latency.sum_s,
+        new.definition_tokens,
+        new.result_tokens,
+        new.first_ms,
+        new.last_ms,
         is_shared,
     ])?;
     Ok(())
+}
+
+/// The errors and latencies of a row with new ones added, as its columns have them.
+fn with_stored(
+    change: &Transaction<'_>,
+    (catalog, day, tool): (&str, i64, &str),
+    new: &ToolFigures,
+) -> rusqlite::Result<(Option<String>, Option<String>)> {
+    let mut select = change.prepare_cached(
+        "SELECT errors, latencies FROM tools WHERE catalog = ?1 AND day = ?2 AND tool = ?3",
+    )?;
+    let stored = select
+        .query_row(params![catalog, day, tool], |row| row.try_into())
+        .optional()?;
+    let (errors, latencies) = stored.unwrap_or_default();
+    let mut sum = ToolFigures {
+        errors: parsed(errors),
+        latency: Buckets {
+            counts: parsed(latencies),
+            sum_s: 0.0,
+        },
+        ..ToolFigures::default()
+    };
+    sum.add(new);
+    let errors = (!sum.errors.is_empty()).then(|| text_of(&sum.errors));
+    let latencies = (!sum.latency.is_empty()).then(|| text_of(&sum.latency.counts));
+    Ok((errors, latencies))
 }
 
 /// Maps and arrays of numbers always serialise.
@@ -717,13 +759,27 @@ mod tests {
         figures.errors.insert("timeout".to_owned(), 2);
         figures.took(0.003);
         (figures.first_ms, figures.last_ms) = (5, 9);
-        let sum = {
-            let mut sum = figures.clone();
+        let called = figures.clone();
+        // Searches alone leave the errors and latencies of calls as they are.
+        let mut searches = Tally::of(7);
+        let figures = searches.tool("c", &ToolId::parse("s/t").unwrap());
+        (figures.searches, figures.first, figures.places) = (2, 1, 3);
+        (figures.first_ms, figures.last_ms) = (4, 7);
+        let searched = figures.clone();
+        // Tokens of a definition have no time of their own.
+        let mut tokens = Tally::of(7);
+        tokens
+            .tool("c", &ToolId::parse("s/t").unwrap())
+            .definition_tokens = 30;
+        let mut sum = ToolFigures::default();
+        for tally in [&tokens, &tally, &searches, &tally, &tokens] {
+            one.write(tally).unwrap();
+            std::mem::swap(&mut one, &mut other);
+        }
+        for figures in [&called, &searched, &called] {
             sum.add(figures);
-            sum
-        };
-        one.write(&tally).unwrap();
-        other.write(&tally).unwrap();
+        }
+        sum.definition_tokens = 60;
         assert_eq!(
             one.tools("c", 7).unwrap(),
             BTreeMap::from([("s/t".to_owned(), sum)])
