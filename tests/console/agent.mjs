@@ -242,6 +242,31 @@ export const agent = {
     });
   },
 
+  async "Markdown of a model is drawn, without pictures of others and with the addresses of links"({ browser }) {
+    const text = "## Two days\n\nRain **today**, `8 mm`. See [the forecast](https://weather.example/bergen).\n\n- an umbrella\n- boots\n  1. high ones\n\n| day | rain |\n|---|---:|\n| Monday | 8 mm |\n\n> Stay in.\n\n![map](http://192.0.2.1/map.png) [run](javascript:window.hostileRan=true) <b>no HTML</b>";
+    await within([{ reply: { text } }], [], async (server) => {
+      const page = await open(browser, server, { hash: "#/agent" });
+      await send(page, "What about the weather?");
+      await ended(page, "Answered");
+      const prose = page.locator(".parts > .prose");
+      assert.equal(await prose.getByRole("heading", { name: "Two days" }).count(), 1);
+      assert.deepEqual(await prose.locator("strong, code").allTextContents(), ["today", "8 mm"]);
+      assert.equal(await prose.locator("ul > li").count(), 2);
+      assert.equal(await prose.locator("ul ol > li").innerText(), "high ones");
+      assert.deepEqual(await prose.locator("th, td").allTextContents(), ["day", "rain", "Monday", "8 mm"]);
+      assert.equal(await prose.locator("blockquote").innerText(), "Stay in.");
+      assert.deepEqual(await prose.locator("a").evaluateAll((links) => links.map((link) => [link.textContent, link.href, link.rel])), [["the forecast", "https://weather.example/bergen", "noopener noreferrer"]]);
+      assert.match(await prose.innerText(), /the forecast \(https:\/\/weather\.example\/bergen\)[\s\S]*picture map at http:\/\/192\.0\.2\.1\/map\.png \[run\]\(javascript:[\s\S]*<b>no HTML<\/b>/u);
+      assert.equal(await prose.locator("img").count(), 0);
+      assert.deepEqual((await barriers(page)).serious, []);
+      await picture(page, "agent-markdown");
+      await page.setViewportSize({ width: 390, height: 800 });
+      assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 390);
+      await picture(page, "phone-agent-markdown");
+      await close(page);
+    });
+  },
+
   async "what models and tools write runs nothing"({ browser }) {
     const lines = [
       { reply: { thinking: HOSTILE, text: HOSTILE, calls: [{ name: "tool_search", arguments: { query: "select:weather/getForecast" } }] } },

@@ -41,6 +41,25 @@ export const catalog = {
     await close(page);
   },
 
+  async "a tool shows the description that models read, and the owner's other words"({ browser, server }) {
+    const id = "slack/slack_send_message";
+    const put = (words) => fetch(`${server.url}/v1/catalogs/default/words`, { method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify(words) });
+    const { description } = await server.get(`catalogs/default/tools/${encodeURIComponent(id)}`);
+    await put({ descriptions: { [id]: "Posts a message; the on-call team reads #ops." }, aliases: { [id]: ["page the team"] }, pins: { paging: { query: "wake them up", match: "contains", tool: id, place: 1 } }, boosts: { servers: { slack: 1.2 } } });
+    const page = await open(browser, server, { hash: `#/catalog?c=default&tool=${encodeURIComponent(id)}` });
+    const detail = page.locator(".detail");
+    await detail.getByText("Models read the owner's description:").waitFor();
+    await detail.getByText("the on-call team reads #ops").waitFor();
+    await detail.getByText("The server's description").click();
+    await detail.getByText(description.slice(0, 60)).first().waitFor();
+    await detail.getByRole("heading", { name: "The owner's words" }).waitFor();
+    assert.match(await detail.innerText(), /Also called page the team\s+Pinned to place 1 for requests with wake them up\s+Boosted by the factor 1\.2 of the server slack/u);
+    assert.deepEqual((await barriers(page)).serious, []);
+    await picture(page, "catalog-owner");
+    await close(page);
+    await put({});
+  },
+
   async "texts of a tool are written by a person and by the model, measured and deleted"({ browser }) {
     const script = join(mkdtempSync(join(tmpdir(), "toolscout-texts-")), "script.jsonl");
     const answer = { 1: ["somebody should get this box by Friday"] };

@@ -204,6 +204,40 @@ export const operations = {
     await server.end();
   },
 
+  async "a call that waits shows on every screen until somebody decides"({ browser }) {
+    const server = await scripted(TURNS);
+    const page = await open(browser, server, { hash: "#/search" });
+    const line = page.locator("#waiting");
+    await page.locator("#query").waitFor();
+    assert.equal(await page.title(), "Search · toolscout");
+    const chat = fetch(`${server.url}/v1/agent/chat`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ query: "Write to Anna" }) }).then((answer) => answer.text());
+    await line.getByText(/^1 call waits for a person:/u).waitFor();
+    assert.match(await line.innerText(), /gmail\/send_email, \d+:\d\d left\./u);
+    assert.equal(await page.title(), "(1) Search · toolscout");
+    await page.getByRole("link", { name: "Operations 1 waiting for approval" }).waitFor();
+    assert.deepEqual((await barriers(page)).serious, []);
+    await picture(page, "waiting");
+    await page.setViewportSize({ width: 390, height: 700 });
+    assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 390);
+    await picture(page, "phone-waiting");
+    await page.setViewportSize({ width: 1280, height: 860 });
+    await page.getByRole("link", { name: "Catalog" }).click();
+    await page.locator(".row").first().waitFor();
+    await line.getByRole("link", { name: "Decide" }).click();
+    const card = page.getByRole("article", { name: /send_email/u }).first();
+    await card.getByText(/^\d+:\d\d left$/u).waitFor();
+    assert.equal(await line.innerText(), "", "the list itself says it");
+    for (let decided = 0; decided < 2; decided += 1) {
+      await card.getByRole("button", { name: "Refuse" }).click();
+      await card.waitFor({ state: "detached" });
+      if (decided === 0) await card.waitFor();
+    }
+    assert.match(await chat, /"status":"answered"/u);
+    await page.waitForFunction(() => document.title === "Operations · toolscout");
+    await close(page);
+    await server.end();
+  },
+
   async "the first key is used at once; others are made and revoked, the last with more care"({ browser }) {
     const server = await Server.start(["--embedder", "none"]);
     const page = await open(browser, server, { hash: "#/operations?view=keys", expected: /409|401/u });
@@ -212,6 +246,8 @@ export const operations = {
     await dialog.getByRole("button", { name: "Create key" }).click();
     const first = await dialog.locator(".secret code").innerText();
     assert.match(first, /^tsk_/u);
+    for (let press = 0; press < 3; press += 1) await page.keyboard.press("Escape");
+    assert.ok(await dialog.isVisible(), "a key that is shown once stays until somebody says that it is stored");
     await dialog.getByRole("button", { name: "I have stored it" }).click();
     await page.locator(".api-key", { hasText: "of this tab" }).waitFor();
     assert.equal((await fetch(`${server.url}/v1/catalogs`)).status, 401);

@@ -119,6 +119,19 @@ export const search = {
     await close(page);
   },
 
+  async "hits of a request that no tool serves are shown as the nearest ones"({ browser, server }) {
+    const page = await open(browser, server, { hash: "#/search?q=zxqv+blorp+wuggle" });
+    await page.getByRole("heading", { name: "No tool fits this request" }).waitFor();
+    assert.match(await page.locator(".nothing-fits").innerText(), /No tool has anything for: .*blorp/u);
+    await page.locator(".hits.unfit .hit").first().waitFor();
+    assert.deepEqual((await barriers(page)).serious, []);
+    await picture(page, "nothing-fits");
+    await page.locator("#query").fill("send an email");
+    await page.locator(".hits:not(.unfit) .hit").first().waitFor();
+    await page.getByRole("heading", { name: "No tool fits this request" }).waitFor({ state: "detached" });
+    await close(page);
+  },
+
   async "answers to earlier letters never replace a later one"({ browser, server }) {
     const page = await open(browser, server);
     let held;

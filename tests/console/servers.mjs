@@ -92,7 +92,14 @@ export const servers = {
       assert.match(await page.locator(".review").innerText(), /no longer offered[\s\S]*new[\s\S]*First send the last message[\s\S]*"encoding"/u);
       await picture(page, "catalog-review");
       assert.deepEqual((await barriers(page)).serious, []);
-      await page.getByRole("article", { name: "Change of files/read_file" }).getByRole("button", { name: "Accept" }).click();
+      const changed = page.getByRole("article", { name: "Change of files/read_file" });
+      await changed.getByText("Instructs the model").or(changed.getByText("Asks for secrets")).first().waitFor();
+      assert.deepEqual(await changed.getByRole("button").evaluateAll((buttons) => buttons.map((button) => [button.textContent, button.className])), [["Block", "danger"], ["Accept…", ""]]);
+      await changed.getByRole("button", { name: "Accept…" }).click();
+      const dialog = page.getByRole("dialog", { name: "Accept a suspicious definition?" });
+      assert.match(await dialog.innerText(), /Send the last message|send the last message/u);
+      await picture(page, "catalog-review-suspicious");
+      await dialog.getByRole("button", { name: "Accept it all the same" }).click();
       await page.getByRole("article", { name: "Change of files/read_file" }).waitFor({ state: "detached" });
       await page.locator(".to-review", { hasText: "2 tools to review" }).waitFor();
       await page.getByRole("link", { name: "Back to the tools" }).click();

@@ -137,9 +137,12 @@ export const shell = {
     await page.locator("#query").fill("parcel");
     await page.locator("#connection", { hasText: "does not answer" }).waitFor();
     assert.equal(await page.locator(".hit").count(), 1, "the last answer stays in sight");
+    await page.getByText("These hits are of an earlier request").waitFor();
+    await picture(page, "outdated");
     const again = await Server.start(["--embedder", "none"], server.port, server.data);
     await page.waitForFunction(() => document.getElementById("connection").textContent === "", undefined, { timeout: 30_000 });
     await page.waitForFunction(() => document.querySelector(".hit mark")?.textContent === "parcel");
+    assert.equal(await page.locator(".outdated, .outdated-note").count(), 0);
     await close(page);
     await again.end();
   },

@@ -64,7 +64,7 @@ macro_rules! asset {
 static PAGE: Asset = asset!("index.html", HTML);
 
 /// What the page loads.
-static FILES: [Asset; 50] = [
+static FILES: [Asset; 52] = [
     asset!("agent.js", JAVASCRIPT),
     asset!("answer.js", JAVASCRIPT),
     asset!("api.js", JAVASCRIPT),
@@ -95,6 +95,7 @@ static FILES: [Asset; 50] = [
     asset!("load.js", JAVASCRIPT),
     asset!("operations.css", CSS),
     asset!("operations.js", JAVASCRIPT),
+    asset!("owner.js", JAVASCRIPT),
     asset!("panels.js", JAVASCRIPT),
     asset!("place.js", JAVASCRIPT),
     asset!("plan.js", JAVASCRIPT),
@@ -115,6 +116,7 @@ static FILES: [Asset; 50] = [
     asset!("try.js", JAVASCRIPT),
     asset!("turn.js", JAVASCRIPT),
     asset!("usage.js", JAVASCRIPT),
+    asset!("waiting.js", JAVASCRIPT),
 ];
 
 /// The page.

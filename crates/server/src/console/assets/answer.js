@@ -15,6 +15,7 @@ export function answerView(answer, context) {
   const explain = answer.hits[0]?.explain ?? {};
   return [
     summary(answer),
+    answer.match === "none" && answer.hits.length > 0 && nothingFits(answer),
     answer.degraded && degraded(answer.degraded),
     understood(explain, answer),
     answer.hits.length > 0 ? hits(answer, explain.clauses ?? [], context) : noMatch(answer, context.catalog),
@@ -80,7 +81,15 @@ function hits(answer, clauses, context) {
     onToggle: (id, isOpen) => (isOpen ? context.opened.add(id) : context.opened.delete(id)),
     onRight: (given, button) => context.onRight(answer, given, button),
   }));
-  return h("ol", { class: "hits" }, items);
+  return h("ol", { class: answer.match === "none" ? "hits unfit" : "hits" }, items);
+}
+
+/** Above hits that are only the nearest tools. */
+function nothingFits({ advice, unmatched }) {
+  return h("div", { class: "notice warn nothing-fits" }, h("h2", {}, "No tool fits this request"),
+    h("p", {}, foreign(advice)),
+    unmatched.length > 0 && h("p", {}, "No tool has anything for: ", h("b", {}, foreign(unmatched.join(", ")))),
+    h("p", { class: "muted" }, "The tools below are the nearest ones. A model is told the same."));
 }
 
 /** How a hit moved against the other answer. */

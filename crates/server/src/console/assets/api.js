@@ -43,7 +43,8 @@ export async function call(path, options = {}) {
 
 /**
  * Sends a request. Where a key is needed it is asked for, and the request is sent again.
- * @typedef {{method?: string, json?: unknown, body?: Blob, type?: string, accept?: string, prefer?: string, signal?: AbortSignal}} Options
+ * @typedef {{method?: string, json?: unknown, body?: Blob, type?: string, accept?: string, prefer?: string, signal?: AbortSignal, inBackground?: boolean}} Options
+ *   without a usable key, a request in the background fails, and nobody is asked for one
  * @param {string} path below the root, with its parts encoded
  * @param {Options} options
  * @returns {Promise<Response>} an answer of success
@@ -55,7 +56,7 @@ export async function request(path, options) {
     const response = await send(path, options, sent);
     if (response.ok) return response;
     const failure = await failureOf(response);
-    if (response.status === 401) await anotherKey(sent, failure, options.signal);
+    if (response.status === 401 && !options.inBackground) await anotherKey(sent, failure, options.signal);
     else if (failure.code === "not_ready" && starting < MOST_STARTING) {
       starting += 1;
       await pause(1000, options.signal);

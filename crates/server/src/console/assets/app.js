@@ -7,6 +7,7 @@ import { h, icon, replace, skeleton } from "./dom.js";
 import { address, here } from "./place.js";
 import { search } from "./search.js";
 import { foreign } from "./text.js";
+import { drawWaiting, lookNow, waitingCalls, watchWaiting } from "./waiting.js";
 
 const SCREENS = {
   search: { title: "Search", open: async () => search },
@@ -30,8 +31,8 @@ async function show() {
   visits += 1;
   const visit = visits;
   leave();
-  document.title = `${known.title} · toolscout`;
   drawNavigation(known);
+  showWaiting();
   replace(main, skeleton(6, "short"));
   try {
     const [open, list] = await Promise.all([known.open(), loadCatalogs()]);
@@ -85,11 +86,22 @@ function drawNavigation(active) {
   const links = Object.entries(SCREENS).map(([name, screen]) => h("a", {
     href: lastAddress.get(name) ?? address(name, {}),
     "aria-current": screen === active && "page",
-  }, screen.title));
+  }, screen.title, name === "operations" && h("span", { id: "waiting-count" })));
   const navigation = document.getElementById("nav");
   replace(navigation, links);
   // On a phone it may be wider than the page.
   navigation.querySelector("[aria-current]").scrollIntoView({ block: "nearest", inline: "nearest" });
+}
+
+/** Shows how many calls wait for a person, wherever the page is. */
+function showWaiting() {
+  const { screen, params } = here();
+  const count = waitingCalls();
+  const { title } = SCREENS[screen] ?? SCREENS.search;
+  document.title = `${count > 0 ? `(${count}) ` : ""}${title} · toolscout`;
+  const badge = count > 0 && h("span", { class: "badge warn number" }, count, h("span", { class: "sr" }, " waiting for approval"));
+  replace(document.getElementById("waiting-count"), badge);
+  drawWaiting(document.getElementById("waiting"), screen === "operations" && params.get("view") === "approvals");
 }
 
 /** A link of the navigation leads to where its screen was left. */
@@ -157,7 +169,7 @@ async function showVersion() {
 addEventListener("hashchange", () => {
   rememberAddress();
   const { screen, params } = here();
-  if (current?.screen === screen && current.view.goTo?.(params)) return;
+  if (current?.screen === screen && current.view.goTo?.(params)) return showWaiting();
   show();
 });
 document.addEventListener("keydown", (event) => {
@@ -173,8 +185,11 @@ document.getElementById("nav").addEventListener("click", () => rememberAddress()
 document.getElementById("skip").addEventListener("click", () => main.focus());
 document.getElementById("theme").addEventListener("click", nextTheme);
 document.getElementById("key").addEventListener("click", forgetKey);
-addEventListener("key", showKeyButton);
+addEventListener("key", () => {
+  showKeyButton();
+  lookNow();
+});
 onConnection(showConnection);
 showTheme();
 showVersion();
-show();
+show().then(() => watchWaiting(showWaiting));

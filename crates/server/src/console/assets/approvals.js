@@ -6,6 +6,7 @@ import { announce, h, replace, skeleton } from "./dom.js";
 import { decisionView, gateView } from "./gate.js";
 import { notShown } from "./panels.js";
 import { counted, foreign, long, oneLine } from "./text.js";
+import { lookNow, notifyButton, timeLeft } from "./waiting.js";
 
 const LOOK_MS = 2000;
 
@@ -19,6 +20,7 @@ class ApprovalsView {
   constructor(root) {
     Object.assign(this, { root, aborter: new AbortController(), cards: new Map() });
     this.said = h("p", { class: "muted", role: "status" });
+    this.head = h("div", { class: "export-head" }, this.said, notifyButton());
     this.list = h("div", { class: "waiting-calls" });
     replace(root, skeleton(2, "short"));
   }
@@ -48,7 +50,7 @@ class ApprovalsView {
   }
 
   show(waiting) {
-    if (!this.said.isConnected) replace(this.root, this.said, this.list);
+    if (!this.said.isConnected) replace(this.root, this.head, this.list);
     this.said.textContent = waiting.length > 0 ? `${counted(waiting.length, "call")} ${waiting.length === 1 ? "waits" : "wait"} for a person.` : "No call waits. Calls of MCP clients that cannot ask their person are decided on here, and those of the agent.";
     const open = new Set(waiting.map(({ id }) => id));
     for (const [id, card] of this.cards) {
@@ -56,11 +58,14 @@ class ApprovalsView {
       card.remove();
       this.cards.delete(id);
     }
+    for (const { id, expires_in_ms: left } of waiting) {
+      const shown = this.cards.get(id)?.querySelector(".time-left");
+      if (shown) shown.textContent = timeLeft(left);
+    }
     for (const one of waiting.filter(({ id }) => !this.cards.has(id))) {
       const card = this.card(one);
       this.cards.set(one.id, card);
       this.list.append(card);
-      announce(`${oneLine(one.tool, 80)} waits for approval`);
     }
   }
 
@@ -69,10 +74,12 @@ class ApprovalsView {
       await call(`v1/approvals/${encodeURIComponent(one.id)}`, { method: "POST", json: { approve, reason } });
       announce(approve ? "Approved" : "Refused");
       this.cards.get(one.id)?.remove();
+      lookNow();
     };
     const by = [one.owner, one.client].filter(Boolean).join(", ");
     return h("article", { class: "card call", "data-state": "asks", "aria-label": `Call of ${oneLine(one.tool, 80)}` },
-      h("header", { class: "head" }, h("span", { class: "name" }, foreign(oneLine(one.tool, 120))), h("span", { class: "muted" }, foreign(by))),
+      h("header", { class: "head" }, h("span", { class: "name" }, foreign(oneLine(one.tool, 120))), h("span", { class: "muted" }, foreign(by)),
+        h("span", { class: "number muted" }, h("span", { class: "time-left" }, timeLeft(one.expires_in_ms)), " left")),
       h("div", { class: "call-gate" }, gateView({ class: one.class, decision: "ask", rule: one.rule })),
       one.description && h("div", { class: "muted" }, long(one.description)),
       argumentsView(one.arguments, one.arguments, one.changes ?? [], { isWhole: true }),

@@ -1,4 +1,4 @@
-/** Dialogs. Escape closes each, and the focus goes back to where it was. */
+/** Dialogs. Escape closes them, except those of what is shown only once. The focus goes back to where it was. */
 
 import { h } from "./dom.js";
 import { foreign } from "./text.js";
@@ -7,11 +7,12 @@ import { foreign } from "./text.js";
  * Shows a form in a dialog.
  * @param {string} title
  * @param {Array} content
- * @param {{accept: string, refuse?: ?string, isDangerous?: boolean}} buttons without `refuse` there is only one
+ * @param {{accept: string, refuse?: ?string, isDangerous?: boolean, isClosedByEscape?: boolean}} buttons without `refuse` there is
+ *   only one; `isClosedByEscape` is false for what is shown only once
  * @param {(form: HTMLFormElement) => boolean} [isComplete] whether it may be accepted
  * @returns {Promise<FormData|null>} the fields, or null where it was closed
  */
-export function ask(title, content, { accept, refuse = "Cancel", isDangerous = false }, isComplete = () => true) {
+export function ask(title, content, { accept, refuse = "Cancel", isDangerous = false, isClosedByEscape = true }, isComplete = () => true) {
   return new Promise((resolve) => {
     const heading = h("h2", { id: "dialog-title" }, title);
     const accepting = h("button", { class: isDangerous ? "danger" : "primary" }, accept);
@@ -22,6 +23,7 @@ export function ask(title, content, { accept, refuse = "Cancel", isDangerous = f
     let answer = null;
     form.addEventListener("input", check);
     form.addEventListener("submit", () => { answer = new FormData(form); });
+    if (!isClosedByEscape) keepOpen(dialog);
     dialog.addEventListener("close", () => {
       dialog.remove();
       resolve(answer);
@@ -29,6 +31,14 @@ export function ask(title, content, { accept, refuse = "Cancel", isDangerous = f
     check();
     document.body.append(dialog);
     dialog.showModal();
+  });
+}
+
+/** Escape does not close the dialog. A browser closes it at a second Escape even if `cancel` was prevented, so the key is taken. */
+function keepOpen(dialog) {
+  dialog.addEventListener("cancel", (event) => event.preventDefault());
+  dialog.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") event.preventDefault();
   });
 }
 

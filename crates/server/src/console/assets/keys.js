@@ -185,5 +185,5 @@ async function showKey({ key: secret, unknown_catalogs: unknown = [], unknown_pr
     unknown.length > 0 && h("p", { class: "notice warn" }, "There is no catalog yet named ", unknown.map((name, index) => [index > 0 && ", ", foreign(name)]), "."),
     missing.length > 0 && h("p", { class: "notice warn" }, "This server has no profile named ", missing.map((name, index) => [index > 0 && ", ", foreign(name)]), "."),
   ];
-  await ask("The key", content, { accept: "I have stored it", refuse: null });
+  await ask("The key", content, { accept: "I have stored it", refuse: null, isClosedByEscape: false });
 }

@@ -82,14 +82,33 @@ export function changeView(change, id, catalog, decided) {
 function changeCard(change, { catalog, isLinked = false, decided }) {
   const { id, kind, parts, blocked_by: blockedBy, since_ms: since } = change;
   const name = isLinked && change.after && !blockedBy ? h("a", { class: "name", href: address("catalog", { c: catalog, tool: id }) }, foreign(oneLine(id, 160))) : h("span", { class: "name" }, foreign(oneLine(id, 160)));
-  const accept = h("button", { type: "button", class: "primary", onclick: () => decide(catalog, { decisions: [{ id, decision: "accept", version: change.version }] }, decided) }, icon("check"), blockedBy && change.after ? "Accept and use it" : "Accept");
-  return h("article", { class: `change${blockedBy ? " blocked" : ""}`, "aria-label": `Change of ${oneLine(id, 80)}` },
+  const isSuspicious = change.findings.length > 0;
+  const kinds = ["change", blockedBy && "blocked", isSuspicious && "suspicious"].filter(Boolean);
+  return h("article", { class: kinds.join(" "), "aria-label": `Change of ${oneLine(id, 80)}` },
     h("header", { class: "head" }, isLinked && name, (kind !== "changed" || parts.length > 0) && h("span", { class: "badge accent" }, KINDS[kind] ?? kind), blockedBy && h("span", { class: "badge warn" }, blockedBy === "person" ? "blocked by a person" : "blocked until accepted"), h("span", { class: "muted" }, "since ", time(since))),
     kind === "new" && change.after && h("div", {}, long(change.after.description || "No description.")),
     kind === "removed" && h("p", { class: "muted" }, "Its server no longer offers it."),
-    change.findings.length > 0 && h("ul", { class: "findings", "aria-label": "What is suspicious" }, change.findings.map(finding)),
+    isSuspicious && h("ul", { class: "findings", "aria-label": "What is suspicious" }, change.findings.map(finding)),
     parts.map((part) => partDiff(part, change)),
-    h("div", { class: "approval-buttons" }, accept, blockedBy !== "person" && h("button", { type: "button", onclick: () => block(catalog, change, decided) }, "Block")));
+    h("div", { class: "approval-buttons" }, decisionButtons(change, catalog, decided)));
+}
+
+/** Accept leads, except for a suspicious change: there Block leads, and Accept asks once more. */
+function decisionButtons(change, catalog, decided) {
+  const { blocked_by: blockedBy, findings } = change;
+  const isSuspicious = findings.length > 0;
+  const caption = blockedBy && change.after ? "Accept and use it" : "Accept";
+  const accept = h("button", { type: "button", class: isSuspicious ? "" : "primary", onclick: () => accepted(change, catalog, decided) }, icon("check"), isSuspicious ? `${caption}…` : caption);
+  const refuse = blockedBy !== "person" && h("button", { type: "button", class: isSuspicious ? "danger" : "", onclick: () => block(catalog, change, decided) }, "Block");
+  return isSuspicious ? [refuse, accept] : [accept, refuse];
+}
+
+async function accepted({ id, version, findings }, catalog, decided) {
+  if (findings.length > 0) {
+    const content = [h("p", {}, "Models read this definition. toolscout found in ", foreign(oneLine(id)), ":"), h("ul", { class: "findings" }, findings.map(finding))];
+    if (!(await ask("Accept a suspicious definition?", content, { accept: "Accept it all the same", isDangerous: true }))) return;
+  }
+  await decide(catalog, { decisions: [{ id, decision: "accept", version }] }, decided);
 }
 
 /** Something suspicious in a definition, with its words. */

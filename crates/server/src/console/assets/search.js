@@ -199,18 +199,24 @@ class SearchScreen {
       const answer = this.answers[index];
       const other = index === 1 && this.answers[0]?.hits ? this.answers[0] : null;
       output.removeAttribute("aria-busy");
+      if (!answer?.failure) output.classList.remove("outdated");
       if (answer?.failure) this.showFailure(output, answer.failure);
       else if (answer) replace(output, answerView(answer, { catalog: this.catalog, other, opened: this.opened, onRight: (...given) => this.right(...given) }));
       else if (this.query.trim()) replace(output, skeleton(5, "tall"));
       else replace(output, index === 0 && this.startHint());
     });
     const first = this.answers[0];
-    if (first?.hits) announce(first.hits.length === 0 ? "No tool matches" : counted(first.hits.length, "hit"));
+    if (first?.hits?.length === 0) announce("No tool matches");
+    else if (first?.hits) announce(first.match === "none" ? "No tool fits; the nearest ones are shown" : counted(first.hits.length, "hit"));
   }
 
   /** An earlier answer stays in sight while the server is away; the page says that it is. */
   showFailure(output, failure) {
-    if (failure.status === 0 && output.querySelector(".hits")) return;
+    if (failure.status === 0 && output.querySelector(".hits")) {
+      if (!output.querySelector(".outdated-note")) output.prepend(h("p", { class: "notice warn outdated-note", role: "status" }, "These hits are of an earlier request: the server does not answer."));
+      output.classList.add("outdated");
+      return;
+    }
     const id = failure.requestId && h("small", { class: "muted" }, ` Request ${failure.requestId}`);
     replace(output, h("div", { class: "notice error", role: "alert" }, foreign(failure.message), id));
   }

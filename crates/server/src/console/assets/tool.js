@@ -3,10 +3,11 @@
 import { call, isAbort, ofCatalog, ofTool } from "./api.js";
 import { ask, tell } from "./dialog.js";
 import { announce, copyButton, h, icon, replace, skeleton } from "./dom.js";
+import { serverDescription, showOwnerWords } from "./owner.js";
 import { address } from "./place.js";
 import { changeOf, changeView } from "./review.js";
 import { schemaForm } from "./schema.js";
-import { count, counted, foreign, long, oneLine } from "./text.js";
+import { count, counted, foreign, oneLine } from "./text.js";
 import { toolTexts } from "./texts.js";
 import { tryForm } from "./try.js";
 
@@ -37,9 +38,9 @@ export async function showTool(box, catalog, id, context) {
     const review = isOfServer && changeView(change, id, catalog, context.decided);
     if (change?.blocked_by) return replace(box, blockedHead(id, context), review);
     const tool = await call(ofTool(catalog, id), { signal: context.signal });
-    const twins = h("div", {});
-    replace(box, head(tool, catalog, context), review, body(tool, twins, catalog, context));
-    await showTwins(twins, tool, catalog, context.signal);
+    const [described, owned, twins] = [h("div", {}, serverDescription(tool)), h("div", {}), h("div", {})];
+    replace(box, head(tool, catalog, context), review, body(tool, { described, owned, twins }, catalog, context));
+    await Promise.all([showOwnerWords(described, owned, tool, catalog, context.signal), showTwins(twins, tool, catalog, context.signal)]);
   } catch (error) {
     if (isAbort(error)) return;
     replace(box, closeButton(context), h("p", { class: "notice error", role: "alert" }, foreign(error.message)));
@@ -72,14 +73,14 @@ function hints(annotations) {
   return known.map(([name, [yes, no]]) => h("span", { class: `badge${name === "destructiveHint" && annotations[name] ? " warn" : ""}` }, annotations[name] ? yes : no));
 }
 
-function body(tool, twins, catalog, context) {
+function body(tool, { described, owned, twins }, catalog, context) {
   const json = JSON.stringify(tool, null, 2);
   const whole = h("details", {}, h("summary", {}, "JSON"),
     h("div", { class: "export-head" }, h("span", { class: "muted" }, counted(json.length, "character")), copyButton(() => json)),
     h("pre", { tabindex: 0, "aria-label": "The tool as JSON" }, foreign(json.slice(0, SHOWN))),
     json.length > SHOWN && h("p", { class: "muted" }, `The first ${count(SHOWN)}; all of them are copied.`));
   return h("div", { class: "tool-body" },
-    tool.description ? long(tool.description) : h("p", { class: "muted" }, "No description: it is found by its name and arguments alone."),
+    described, owned,
     h("h3", {}, "Arguments"), schemaForm(tool.inputSchema), tryIt(tool, catalog, context),
     tool.outputSchema && [h("h3", {}, "Result"), schemaForm(tool.outputSchema)],
     toolTexts(tool, catalog, context.signal), twins, whole);

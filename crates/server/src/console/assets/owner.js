@@ -1,0 +1,53 @@
+/** What the owner of a catalog says of a tool: the description that models read, other names, pins and boosts. */
+
+import { call, ofCatalog } from "./api.js";
+import { h, replace } from "./dom.js";
+import { foreign, long, oneLine } from "./text.js";
+
+const MOST_ENTRIES = 20;
+
+/** The description of a tool as its server gives it. */
+export function serverDescription(tool) {
+  return tool.description ? long(tool.description) : h("p", { class: "muted" }, "No description: it is found by its name and arguments alone.");
+}
+
+/**
+ * Shows the owner's words once they are read: the description in place of the server's, and the rest in `box`.
+ * @param {HTMLElement} described has the server's description
+ * @param {HTMLElement} box
+ */
+export async function showOwnerWords(described, box, tool, catalog, signal) {
+  // Without them the tool is shown as its server describes it.
+  const answer = await call(ofCatalog(catalog, "/words"), { signal }).catch(() => null);
+  if (!answer || signal.aborted) return;
+  const { words } = answer;
+  const own = words.descriptions?.[tool.id];
+  if (own) {
+    replace(described, h("p", { class: "muted" }, "Models read the owner's description:"), long(own),
+      h("details", {}, h("summary", {}, "The server's description"), serverDescription(tool)));
+  }
+  const entries = entriesOf(words, tool);
+  if (entries.length === 0) return;
+  const more = entries.length > MOST_ENTRIES && h("li", { class: "muted" }, `and ${entries.length - MOST_ENTRIES} more`);
+  replace(box, h("h3", {}, "The owner's words"), h("ul", { class: "plain" }, entries.slice(0, MOST_ENTRIES).map((entry) => h("li", {}, entry)), more));
+}
+
+/** What each entry does to this tool. */
+function entriesOf({ aliases = {}, pins = {}, boosts = {} }, tool) {
+  const entries = (aliases[tool.id] ?? []).map((alias) => ["Also called ", h("b", {}, foreign(oneLine(alias)))]);
+  for (const pin of Object.values(pins)) {
+    if (pin.tool !== tool.id) continue;
+    const requests = pin.match === "contains" ? "for requests with " : "for the request ";
+    entries.push([pin.hide ? "Hidden " : `Pinned to place ${pin.place ?? 1} `, requests, h("b", {}, foreign(oneLine(pin.query)))]);
+  }
+  const factors = [
+    ["this tool", boosts.tools?.[tool.id]],
+    [`the server ${tool.server ?? ""}`, boosts.servers?.[tool.server ?? ""]],
+    ...tool.tags.map((tag) => [`the tag ${tag}`, boosts.tags?.[tag]]),
+  ];
+  for (const [of, factor] of factors) {
+    if (factor === 0) entries.push(["Switched off by the factor 0 of ", foreign(oneLine(of)), ": no search finds it"]);
+    else if (factor !== undefined) entries.push([`Boosted by the factor ${factor} of `, foreign(oneLine(of))]);
+  }
+  return entries;
+}
