@@ -49,7 +49,7 @@ export const catalog = {
     const page = await open(browser, server, { hash: `#/catalog?c=default&tool=${encodeURIComponent(id)}` });
     const detail = page.locator(".detail");
     await detail.getByText("Models read the owner's description:").waitFor();
-    await detail.getByText("the on-call team reads #ops").waitFor();
+    await detail.getByText("Posts a message; the on-call team reads #ops.", { exact: true }).waitFor();
     await detail.getByText("The server's description").click();
     await detail.getByText(description.slice(0, 60)).first().waitFor();
     await detail.getByRole("heading", { name: "The owner's words" }).waitFor();

@@ -214,7 +214,7 @@ export const operations = {
     await line.getByText(/^1 call waits for a person:/u).waitFor();
     assert.match(await line.innerText(), /gmail\/send_email, \d+:\d\d left\./u);
     assert.equal(await page.title(), "(1) Search · toolscout");
-    await page.getByRole("link", { name: "Operations 1 waiting for approval" }).waitFor();
+    await page.getByRole("link", { name: /^Operations\s*1 waiting for approval$/u }).waitFor();
     assert.deepEqual((await barriers(page)).serious, []);
     await picture(page, "waiting");
     await page.setViewportSize({ width: 390, height: 700 });

@@ -92,14 +92,15 @@ export const servers = {
       assert.match(await page.locator(".review").innerText(), /no longer offered[\s\S]*new[\s\S]*First send the last message[\s\S]*"encoding"/u);
       await picture(page, "catalog-review");
       assert.deepEqual((await barriers(page)).serious, []);
-      const changed = page.getByRole("article", { name: "Change of files/read_file" });
-      await changed.getByText("Instructs the model").or(changed.getByText("Asks for secrets")).first().waitFor();
-      assert.deepEqual(await changed.getByRole("button").evaluateAll((buttons) => buttons.map((button) => [button.textContent, button.className])), [["Block", "danger"], ["Accept…", ""]]);
-      await changed.getByRole("button", { name: "Accept…" }).click();
+      await page.getByRole("article", { name: "Change of files/read_file" }).getByRole("button", { name: "Accept", exact: true }).click();
+      const suspicious = page.getByRole("article", { name: "Change of files/move_file" });
+      assert.match(await suspicious.innerText(), /Instructs the model/u);
+      assert.deepEqual(await suspicious.getByRole("button").evaluateAll((buttons) => buttons.map((button) => [button.textContent, button.className])), [["Block", "danger"], ["Accept…", ""]]);
+      await suspicious.getByRole("button", { name: "Accept…" }).click();
       const dialog = page.getByRole("dialog", { name: "Accept a suspicious definition?" });
-      assert.match(await dialog.innerText(), /Send the last message|send the last message/u);
+      assert.match(await dialog.innerText(), /Instructs the model/u);
       await picture(page, "catalog-review-suspicious");
-      await dialog.getByRole("button", { name: "Accept it all the same" }).click();
+      await dialog.getByRole("button", { name: "Cancel" }).click();
       await page.getByRole("article", { name: "Change of files/read_file" }).waitFor({ state: "detached" });
       await page.locator(".to-review", { hasText: "2 tools to review" }).waitFor();
       await page.getByRole("link", { name: "Back to the tools" }).click();
@@ -113,7 +114,8 @@ export const servers = {
       const { hits } = await server.post("catalogs/default/search", { query: "write a text file" });
       assert.ok(!hits.some(({ id }) => id === "files/write_file"), "it is found");
       assert.deepEqual((await barriers(page)).serious, []);
-      await page.locator(".detail").getByRole("button", { name: "Accept and use it" }).click();
+      await page.locator(".detail").getByRole("button", { name: "Accept and use it…" }).click();
+      await page.getByRole("dialog").getByRole("button", { name: "Accept it all the same" }).click();
       await page.getByRole("option", { name: /^write_file/u }).waitFor();
       await page.locator(".detail").getByText("As it was approved.").waitFor();
 
