@@ -1,5 +1,6 @@
 //! Corrects a misspelt request before it is embedded: a misspelt word has another vector.
 
+use super::translation;
 use crate::embed::{MultilingualTable, StaticTable};
 use crate::language::{self, Language};
 use crate::lexical::QueryTerms;
@@ -106,22 +107,24 @@ fn is_particle(c: char) -> bool {
 /// "prossima canzone". One sign of another language is enough beside a word that is not English.
 pub(super) fn is_foreign(request: &str, terms: &QueryTerms, table: &StaticTable) -> bool {
     let (english, other) = language::signs(request);
+    let mut words = text::words(request);
+    words.retain(|word| word.len() >= MIN_FOREIGN_LETTERS);
+    let all = words.len();
+    words.retain(|word| !is_english(word, terms, table));
+    // A short request such as "Paket verfolgen" has no function word that is a sign of its language.
+    let is_most = |count: usize| count > 2 * english && 2 * count + other > all;
+    // The dictionary is asked only if all of them would be enough.
+    if is_most(words.len()) && is_most(translation::words_of_one_language(&words)) {
+        return true;
+    }
     if english > 0 {
         return false;
     }
-    let (mut known, mut unknown) = (0, 0);
-    for word in text::words(request) {
-        if word.len() < MIN_FOREIGN_LETTERS {
-            continue;
-        }
-        // Beside a sign of another language it counts as unknown: a word of another language is
-        // often near one of the catalog.
-        let is_misspelt = other == 0 && is_near_english(&word, terms, table);
-        match is_misspelt || is_english(&word, terms, table) {
-            true => known += 1,
-            false => unknown += 1,
-        }
-    }
+    // Beside a sign of another language it counts as unknown: a word of another language is often near
+    // one of the catalog.
+    words.retain(|word| other > 0 || !is_near_english(word, terms, table));
+    let unknown = words.len();
+    let known = all - unknown;
     unknown > 0
         && unknown + other > known
         && unknown + other >= 2
@@ -183,6 +186,45 @@ fn least_letter_cost(request: &str) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_requests_in_other_languages_are_told_from_english_ones() {
+        let table = StaticTable::bundled().unwrap();
+        let is_foreign = |request| is_foreign(request, &QueryTerms::default(), &table);
+        for request in [
+            "Rechnung an den Kunden schicken",
+            "Paket verfolgen",
+            "Bild verkleinern",
+            "Datei umbenennen",
+            "Versandetikett drucken",
+            "Rechnung",
+            "prenotare sala",
+            "tradurre testo",
+            "suivi colis",
+            "rastrear paquete",
+            "imprimir etiqueta",
+        ] {
+            assert!(is_foreign(request), "{request}");
+        }
+        for request in [
+            "woollen scarf",
+            "overdue todos",
+            "scheduled jobs",
+            "zaps i got",
+            "padres roster",
+            "mongo databases",
+            "resart pod",
+            "trnaslate contrat",
+            "trackParcel 1Z999",
+            "kubectl pods",
+            "geocode address",
+            "spotify playlist",
+            "yaml to json",
+            "send an email to Rechnung",
+        ] {
+            assert!(!is_foreign(request), "{request}");
+        }
+    }
 
     #[test]
     fn misspelt_words_become_common_words_and_names_stay() {

@@ -164,6 +164,39 @@ impl Translator {
     }
 }
 
+/// Of these words in lowercase, how many the dictionary has in one language of Latin script, without
+/// those that are English too.
+pub(super) fn words_of_one_language(words: &[String]) -> usize {
+    let Some(dictionary) = Dictionary::bundled() else {
+        return 0;
+    };
+    let mut most = 0;
+    for section in dictionary.in_latin_script() {
+        let known = words
+            .iter()
+            .filter(|word| !dictionary.has_english(word) && has_meaning(word, dictionary, section));
+        most = most.max(known.count());
+    }
+    most
+}
+
+/// True for a word of a language, or a compound of such words, that is not the same in English.
+fn has_meaning(word: &str, dictionary: &Dictionary, section: &Section) -> bool {
+    let units = units::units(word, section);
+    !units.is_empty() && units.iter().all(|unit| is_translated(unit, dictionary))
+}
+
+fn is_translated(unit: &Unit<'_>, dictionary: &Dictionary) -> bool {
+    let Unit::Known(part, entry) = unit else {
+        return false;
+    };
+    let mut english = entry
+        .translations()
+        .map(|(number, _)| dictionary.english(number))
+        .peekable();
+    english.peek().is_some() && english.all(|english| english != *part)
+}
+
 /// How one request is translated.
 struct Choice<'s> {
     translator: &'s Translator,

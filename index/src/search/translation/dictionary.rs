@@ -26,7 +26,10 @@
 //!
 //! `scripts/dictionary` builds it; `assets/DICTIONARY_CARD.md` lists its sources, licence and quality.
 
+use std::collections::HashSet;
 use std::sync::OnceLock;
+
+use foldhash::fast::RandomState;
 
 use crate::language::Language;
 
@@ -51,7 +54,12 @@ pub(super) struct Dictionary {
     starts: &'static [[u8; 4]],
     english: &'static [u8],
     sections: Vec<Section>,
+    /// The single English words, once they are needed.
+    english_words: OnceLock<HashSet<&'static str, RandomState>>,
 }
+
+/// Endings of English words that a dictionary has without them.
+const ENDINGS: [&str; 6] = ["s", "es", "d", "ed", "ing", "ly"];
 
 /// The words of a language.
 pub(super) struct Section {
@@ -107,7 +115,40 @@ impl Dictionary {
             starts,
             english,
             sections,
+            english_words: OnceLock::new(),
         })
+    }
+
+    /// True for an English word among the translations, or a form of one.
+    pub(super) fn has_english(&self, word: &str) -> bool {
+        let words = self.english_words.get_or_init(|| self.single_words());
+        if words.contains(word) {
+            return true;
+        }
+        for ending in ENDINGS {
+            let Some(start) = word.strip_suffix(ending) else {
+                continue;
+            };
+            if words.contains(start) {
+                return true;
+            }
+            // "created" of "create", and "planned" of "plan".
+            if ending == "ed" || ending == "ing" {
+                let undoubled = start.get(..start.len().saturating_sub(1));
+                if words.contains(&*format!("{start}e"))
+                    || undoubled.is_some_and(|start| words.contains(start))
+                {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn single_words(&self) -> HashSet<&'static str, RandomState> {
+        let phrases = (0..self.starts.len()).filter_map(|number| self.phrase(number));
+        let words = phrases.filter_map(|phrase| std::str::from_utf8(phrase).ok());
+        words.filter(|word| !word.contains(' ')).collect()
     }
 
     /// The English word or phrase of a number.
@@ -142,14 +183,16 @@ impl Dictionary {
         sections.find(|section| section.language == code)
     }
 
+    /// The languages in Latin script.
+    pub(super) fn in_latin_script(&self) -> impl Iterator<Item = &Section> {
+        IN_LATIN_SCRIPT.iter().filter_map(|code| self.of(code))
+    }
+
     /// Of the languages in Latin script the one that knows the words best.
     fn most_familiar(&self, words: &[&str]) -> Option<&Section> {
         let mut best = None;
         let mut most = 0.0;
-        for code in IN_LATIN_SCRIPT {
-            let Some(section) = self.of(code) else {
-                continue;
-            };
+        for section in self.in_latin_script() {
             let familiarity = section.familiarity(words);
             // On a tie the last one counts.
             if familiarity >= most {
