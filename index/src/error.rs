@@ -331,6 +331,9 @@ impl From<io::Error> for StoreProblem {
     }
 }
 
+/// Characters of a tool's name that an error has.
+const MAX_SHOWN_NAME: usize = 120;
+
 impl Error {
     /// Wraps an I/O error with the operation and the path.
     // There is no `From<io::Error>`: an I/O error without its path does not help anybody.
@@ -344,8 +347,14 @@ impl Error {
 
     /// An [`Error::InvalidTool`] for the tool of this name.
     pub fn invalid_tool(tool: impl Into<String>, reason: impl Into<String>) -> Self {
+        // A name that is refused for its length would hide the reason.
+        let mut tool = tool.into();
+        if let Some((end, _)) = tool.char_indices().nth(MAX_SHOWN_NAME) {
+            tool.truncate(end);
+            tool.push('…');
+        }
         Error::InvalidTool {
-            tool: tool.into(),
+            tool,
             reason: reason.into(),
         }
     }

@@ -967,6 +967,10 @@ impl<'a> Reader<'a> {
             );
             self.warn(&tool.id, reason);
         }
+        if let Some(mistake) = schema::mistake(&tool.input_schema) {
+            let reason = format!("{mistake}; providers refuse requests with such a tool");
+            self.warn(&tool.id, reason);
+        }
         self.tools.push(tool);
         Ok(())
     }
@@ -1018,6 +1022,9 @@ impl<'a> Reader<'a> {
     }
 
     fn unknown(&self, text: &str, outline: &Outline<'_>) -> Error {
+        if let Some(reason) = foreign::file_without_tools(&self.options.source_name) {
+            return self.unreadable(reason);
+        }
         let what = match text.starts_with('{') {
             true => format!(
                 "an object with the fields [{}]",

@@ -8,10 +8,12 @@
 use serde_json::{Map, Value, json};
 
 mod keywords;
+mod mistakes;
 mod null;
 mod root;
 
 pub(crate) use keywords::{modern, modern_value};
+pub(crate) use mistakes::mistake;
 pub(crate) use root::{of_arguments, of_result, refused};
 
 /// The objects that a schema lists under this keyword.

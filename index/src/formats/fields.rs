@@ -72,8 +72,21 @@ impl Fields {
 /// The error for a list entry that is not a tool.
 pub(super) fn not_a_tool(position: &str, text: &str) -> Error {
     let reason = match text.starts_with('{') {
-        true => "it has no name; every tool needs a `name`".to_owned(),
+        true => match hosted_tool(text) {
+            Some(kind) => format!(
+                "it is the tool {kind:?} that a provider runs itself, and has no definition to search; leave it out"
+            ),
+            None => "it has no name; every tool needs a `name`".to_owned(),
+        },
         false => format!("it is {} where an object was expected", cut(text, 80)),
     };
     Error::invalid_tool(position, reason)
+}
+
+/// The kind of a tool of a provider, such as `{"type": "web_search"}`.
+fn hosted_tool(text: &str) -> Option<String> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    let kind = value.get("type")?.as_str()?;
+    let is_hosted = !matches!(kind, "function" | "custom" | "object");
+    (is_hosted && value.get("name").is_none()).then(|| cut(kind, 80))
 }

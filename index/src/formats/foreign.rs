@@ -72,6 +72,35 @@ fn unusable_kind(fields: &Outline<'_>) -> Option<(&'static str, &'static str)> {
     Some(kind)
 }
 
+/// Why a file that could not be read has no tools, by the ending of its name: it is the source of something else.
+pub(super) fn file_without_tools(name: &str) -> Option<String> {
+    const PROGRAM: &str = "write its tools as JSON (`name`, `description`, `inputSchema`), or run it as an MCP server and \
+                           take its tools with `toolscout sync --mcp`";
+    let (_, ending) = name.rsplit_once('.')?;
+    let (kind, next_step) = match ending.to_ascii_lowercase().as_str() {
+        "py" => (
+            "Python source",
+            "the Python package takes functions as tools (docs/python.md); otherwise write the tools as JSON",
+        ),
+        "ts" | "tsx" | "js" | "mjs" | "cjs" | "jsx" => ("JavaScript or TypeScript source", PROGRAM),
+        "rs" | "go" | "java" | "kt" | "cs" | "rb" | "php" | "swift" => ("program source", PROGRAM),
+        "graphql" | "gql" | "graphqls" => (
+            "a GraphQL schema",
+            "its fields are no tools; connect an MCP server for GraphQL, or give an OpenAPI document",
+        ),
+        "proto" => (
+            "a Protocol Buffers definition",
+            "give the OpenAPI document of the API, if it has one",
+        ),
+        "md" | "markdown" | "rst" | "html" | "txt" => (
+            "a text",
+            "give a file with definitions of tools; of texts, `add` reads only `SKILL.md`",
+        ),
+        _ => return None,
+    };
+    Some(format!("it is {kind} and has no tools: {next_step}"))
+}
+
 /// The kind of a document that can be read as an OpenAPI document.
 pub(super) fn convertible(fields: &Outline<'_>) -> Option<Convertible> {
     let kind = fields.text("kind").unwrap_or_default();

@@ -270,6 +270,9 @@ impl Source<'_> {
     }
 
     fn yaml_error(&self, error: &serde_yaml_ng::Error) -> Error {
+        if let Some(reason) = super::foreign::file_without_tools(self.name) {
+            return self.error(None, reason);
+        }
         let place = error
             .location()
             .map(|location| (location.line(), location.column()));
