@@ -105,8 +105,14 @@ impl Baseline {
             }
         }
         if compared == 0 {
-            let reason = "it has none of the gated metrics; name others with --gate";
-            return Err(self.differs(reason.into()));
+            let names = |metrics: &[Metric]| {
+                let names: Vec<String> = metrics.iter().map(Metric::to_string).collect();
+                names.join(", ")
+            };
+            return Err(self.differs(format!(
+                "it has none of the gated metrics ({}); name others with --gate, or run with the --k of the baseline",
+                names(gated)
+            )));
         }
         Ok(())
     }

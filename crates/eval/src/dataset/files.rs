@@ -18,6 +18,11 @@ const TOOL_EXTENSIONS: [&str; 5] = ["jsonl", "ndjson", "json", "yaml", "yml"];
 /// Reads a set; the queries from another file if one is given.
 pub(super) fn read_set(path: &Path, load: &Load<'_>) -> Result<RawSet> {
     // Checked first: a missing folder would otherwise be said to lack a file.
+    if path.is_file() {
+        let reason = "it is a file, and a set is a folder with tools and queries; to evaluate a catalog on the queries \
+                      of a file, name the catalog too, as `toolscout --catalog default eval FILE`";
+        return Err(not_a_set(path, reason));
+    }
     std::fs::read_dir(path).map_err(EvalError::failed_to("open the set", path))?;
     let corpus = json_files(path, "corpus")?;
     let (tools, id_fields) = if corpus.is_empty() {

@@ -61,9 +61,17 @@ pub(super) fn read_queries(files: &[PathBuf], set: &Path) -> Result<RawQueries> 
     Ok(joined)
 }
 
+/// The id of a query that has none, by its file and line.
+fn usual_id(path: &Path, line: usize) -> String {
+    let file = path.file_stem().unwrap_or_default().to_string_lossy();
+    format!("{file}-{line}")
+}
+
 fn read_file(path: &Path) -> Result<Vec<(RawQuery, Judgement)>> {
     let queries = each_object(path, |line, value| {
-        let query = read_query(path, line, &value, None)?;
+        // Without judgements elsewhere, nothing else names the query.
+        let usual_id = value.get("relevant").map(|_| usual_id(path, line));
+        let query = read_query(path, line, &value, usual_id.as_deref())?;
         Ok((line, query, judgement_of(path, line, &value)?))
     })?;
     let mut seen: HashMap<&str, usize> = HashMap::new();

@@ -190,7 +190,7 @@ fn anything_that_would_make_figures_wrong_is_a_named_error() {
         ),
         ("", "has no queries"),
         ("{\"id\":\"q1\",\"query\":\"mail\"", "queries.jsonl:1: "),
-        (r#"{"query":"mail","relevant":["weather"]}"#, "no `id`"),
+        (r#"{"query":"mail"}"#, "no `id`"),
         (r#"{"id":"q1","relevant":["weather"]}"#, "no `query`"),
         (
             r#"{"id":"q1","query":"  ","relevant":["weather"]}"#,
