@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
+use serde::Serialize;
 use serde_json::{Value, json};
 use toolscout_index::{Error, Options, SearchOptions, Settings};
 
@@ -307,16 +308,16 @@ pub fn check_complete(context: &Context) -> Result<()> {
 }
 
 fn print_settings(context: &Context, settings: &Settings) -> Result<()> {
-    let mut fields = json!(settings.search);
+    let mut fields = written(&settings.search)?;
     // Where they are not set, stored settings do not have them.
     fields["companions"] = json!(settings.search.companions);
     fields["fold_duplicates"] = json!(settings.search.fold_duplicates);
     fields["embedder"] = json!(settings.embedder.as_deref().map(masked));
     fields["description"] = json!(settings.description);
     fields["graph_min_vectors"] = json!(settings.graph_min_vectors);
-    let usual = scoring(&json!(Settings::default()));
+    let usual = scoring(&written(&Settings::default())?);
     // Both have the same names in the same order. What was not changed would only fill the list.
-    for ((name, value), (_, usual)) in scoring(&json!(settings)).into_iter().zip(usual) {
+    for ((name, value), (_, usual)) in scoring(&written(settings)?).into_iter().zip(usual) {
         if value != usual {
             fields[name] = value;
         }
@@ -334,6 +335,11 @@ fn print_settings(context: &Context, settings: &Settings) -> Result<()> {
         rows.push(vec![name.clone(), value]);
     }
     context.printer.rows(&["setting", "value"], rows)
+}
+
+/// A value as its JSON text has it: 0.2 stays 0.2, which as a wider number would be 0.20000000298023224.
+fn written(value: &impl Serialize) -> Result<Value> {
+    Ok(serde_json::from_str(&serde_json::to_string(value)?)?)
 }
 
 /// Asks for `--yes`, once the catalog is known to exist.

@@ -19,6 +19,7 @@ use super::input::Batch;
 use super::interrupt::Interrupt;
 use super::mcp_args::McpArgs;
 use super::progress::spinner;
+use super::words;
 
 /// Makes the tools of a server match the input, or with --mcp those of MCP servers match what the
 /// servers offer: adds, replaces and removes. Prints `+` for added, `~` for changed and `-` for
@@ -99,6 +100,7 @@ impl Args {
         let interrupt = Interrupt::listen()?;
         let catalog = self.write.open(context)?;
         keep_invalid(&mut batch, &server, &catalog.searcher());
+        let words_without_tool = words::entries_without_tool(&catalog);
         let mut writer = catalog.writer()?;
         let spinner = spinner("storing");
         let changes = writer.sync(&server, &batch.tools)?;
@@ -106,6 +108,7 @@ impl Args {
         let generation = commit(&mut writer, &interrupt)?;
         let stored = start.elapsed() - read;
         print_changes(context, &changes)?;
+        words::warn_of_lost_tools(context, &catalog, &words_without_tool);
         let outcome = AddReport {
             batch,
             changes,

@@ -146,6 +146,28 @@ fn present(catalog: &Catalog) -> OwnerWords {
     searcher.owner_words().cloned().unwrap_or_default()
 }
 
+/// The entries about tools, servers and tags that the catalog does not have.
+pub(super) fn entries_without_tool(catalog: &Catalog) -> Vec<String> {
+    let searcher = catalog.searcher();
+    match searcher.owner_words() {
+        Some(words) => searcher.entries_without_tool(words),
+        None => Vec::new(),
+    }
+}
+
+/// Warns of entries that a change has left without their tool, such as a rename. `before` has those that had none before.
+pub(super) fn warn_of_lost_tools(context: &Context, catalog: &Catalog, before: &[String]) {
+    for entry in entries_without_tool(catalog) {
+        if !before.contains(&entry) {
+            context.warn(format_args!(
+                "your words {} are for what the catalog no longer has; `toolscout words` keeps them, and they take effect \
+                 once it has it again. If it has another name now, add them to that one",
+                printable::line(&entry)
+            ));
+        }
+    }
+}
+
 fn read(file: &Path) -> Result<OwnerWords> {
     let mut json = Vec::new();
     if file == Path::new("-") {

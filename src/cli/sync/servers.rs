@@ -12,6 +12,7 @@ use super::super::context::{Context, Legs};
 use super::super::enrich;
 use super::super::exit::UsageError;
 use super::super::interrupt::Interrupt;
+use super::super::words;
 use super::print_changes;
 use crate::approved::{Approved, Remembered, Update};
 use crate::mcp::changes::ApprovedBefore;
@@ -83,6 +84,7 @@ pub fn sync(
     if !write.dry_run
         && let (Some(catalog), Some(mut writer)) = (&catalog, writer)
     {
+        let words_without_tool = words::entries_without_tool(catalog);
         // Before the approvals, which are committed to a file of their own.
         stop_if_interrupted(&interrupt)?;
         let mut approved = Approved::open(catalog.path())?;
@@ -91,6 +93,7 @@ pub fn sync(
         }
         report.generation = Some(commit(&mut writer, &interrupt)?);
         let outcome = report.print(context, took_s, servers.len())?;
+        words::warn_of_lost_tools(context, catalog, &words_without_tool);
         if let Some(embedded) = write.embed(context, catalog, writer, &interrupt)? {
             embedded.print(context)?;
         }
