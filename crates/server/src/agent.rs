@@ -3,6 +3,7 @@
 
 mod ag_ui;
 pub mod agents;
+mod conversations;
 mod runs;
 mod sse;
 mod started;
@@ -25,7 +26,7 @@ use super::approvals::decision_of;
 use super::error::{ApiError, ApiResult, store_unavailable};
 use super::extract::{self, Json, Path, QueryString, RawBody, parse_json};
 use super::profiles::PROFILE;
-use super::threads::blocking;
+use conversations::{StoredConversation, with_sessions};
 pub use runs::Runs;
 use sse::{Dialect, Format};
 pub use started::{StartedRun, start};
@@ -36,9 +37,7 @@ use toolscout_base::printable::excerpt;
 use toolscout_finder::finder::{Style, ToolSearch};
 use toolscout_gate::gate::OpenApproval;
 use toolscout_state::keys::Scope;
-use toolscout_state::session::{
-    ConversationId, DEFAULT_AGENT, SessionError, Sessions, Summary, Turn, TurnEvents,
-};
+use toolscout_state::session::{ConversationId, SessionError, Summary, Turn, TurnEvents};
 
 /// The header with the conversation of an answer.
 pub const CONVERSATION_ID: HeaderName = HeaderName::from_static("x-conversation-id");
@@ -442,23 +441,10 @@ pub async fn stop(
     AgentAccess { agent, grant }: AgentAccess,
     Json(request): Json<StopRequest>,
 ) -> ApiResult<Json<Stopped>> {
-    let (id, scope) = (
-        ConversationId::new(request.conversation)?,
-        grant.owner_scope(),
-    );
-    if agent.stop(&scope, &id) {
-        return Ok(Json(Stopped { stopped: true }));
-    }
-    // The run may be on another node, which is told through the store.
-    let conversation = id.clone();
-    let asked = with_sessions(&agent, move |sessions| {
-        let stopped = sessions.stop_elsewhere(&scope, &conversation)?;
-        Ok((stopped, sessions.contains(&scope, &conversation)?))
-    });
-    // A missing conversation is an error, and one without a run is not.
-    match asked.await? {
-        (_, false) => Err(unknown(id.as_str())),
-        (stopped, true) => Ok(Json(Stopped { stopped })),
+    let id = ConversationId::new(request.conversation)?;
+    match conversations::stop(&agent, grant.owner_scope(), &id).await? {
+        Some(stopped) => Ok(Json(Stopped { stopped })),
+        None => Err(unknown(id.as_str())),
     }
 }
 
@@ -497,29 +483,21 @@ pub async fn read(
     AgentAccess { agent, grant }: AgentAccess,
     Path(id): Path<String>,
 ) -> ApiResult<Json<Conversation>> {
-    let (conversation, scope) = (ConversationId::new(id.clone())?, grant.owner_scope());
-    let before = agent.is_running(&scope, &conversation);
-    let (wanted, within) = (conversation.clone(), scope.clone());
-    let stored = with_sessions(&agent, move |sessions| {
-        // Before the turns too: if the lease of a lost node ends between the two, the turn would still
-        // be running in a conversation in which nothing runs.
-        let before = sessions.runs_elsewhere(&within, &wanted)?;
-        let turns = sessions.turns(&within, &wanted)?;
-        let of = sessions.agent_of(&within, &wanted)?;
-        let elsewhere = before || sessions.runs_elsewhere(&within, &wanted)?;
-        Ok((turns, of, elsewhere))
-    });
-    let (turns, of, elsewhere) = stored.await?;
-    // Every conversation has a turn, so an empty list means that there is none in this scope.
-    if turns.is_empty() {
+    let conversation = ConversationId::new(id.clone())?;
+    let stored = conversations::read(&agent, grant.owner_scope(), &conversation).await?;
+    let Some(StoredConversation {
+        agent: name,
+        turns,
+        is_running,
+    }) = stored
+    else {
         return Err(unknown(&id));
-    }
+    };
     Ok(Json(Conversation {
         id,
-        agent: of.unwrap_or_else(|| DEFAULT_AGENT.to_owned()),
+        agent: name,
         turns,
-        // Checked before and after, since a run may begin or end while the turns are read.
-        running: before || elsewhere || agent.is_running(&scope, &conversation),
+        running: is_running,
         approvals: agent.open_approvals(&grant.sender(), &conversation).await,
     }))
 }
@@ -633,15 +611,6 @@ fn from_ag_ui(body: &Bytes) -> ApiResult<(ChatRequest, Option<String>)> {
         agent: None,
     };
     Ok((request, Some(input.run_id)))
-}
-
-/// Works on the stored conversations off the async threads.
-async fn with_sessions<T: Send + 'static>(
-    agent: &Agent,
-    work: impl FnOnce(&Sessions) -> Result<T, SessionError> + Send + 'static,
-) -> ApiResult<T> {
-    let sessions = agent.sessions().clone();
-    Ok(blocking(move || work(&sessions)).await??)
 }
 
 fn unknown(id: &str) -> ApiError {

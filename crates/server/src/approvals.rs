@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::access::{Grant, ProfileGrant};
-use super::error::{ApiError, ApiResult, store_unavailable};
+use super::error::{ApiError, ApiResult};
 use super::extract::{Json, Path};
 use toolscout_gate::gate::{Answer, WaitingApproval};
 use toolscout_state::keys::Scope;
@@ -46,14 +46,9 @@ pub async fn list(
     ProfileGrant(grant): ProfileGrant,
     State(app): State<App>,
 ) -> Json<WaitingApprovals> {
-    let scope = grant.owner_scope();
-    let mut approvals = app.client_approvals.waiting_within(&scope);
-    if let Some(agent) = app.agent() {
-        approvals.extend(agent.waiting_approvals(&scope));
-    }
-    // Sorted by urgency: the call that expires first comes first.
-    approvals.sort_by_key(|waiting| waiting.open.expires_in_ms);
-    Json(WaitingApprovals { approvals })
+    Json(WaitingApprovals {
+        approvals: app.waiting_approvals(&grant.owner_scope()),
+    })
 }
 
 /// Approves or refuses a call that waits. A key with the scope `approve` decides about its own calls, an
@@ -71,19 +66,13 @@ pub async fn decide(
     Json(decision): Json<ApprovalDecision>,
 ) -> ApiResult<Json<DecidedApproval>> {
     grant.allows(Scope::Approve)?;
-    let scope = grant.owner_scope();
-    let answer = decision_of(&grant, decision.approve, decision.reason);
-    let decided = DecidedApproval {
-        approved: decision.approve,
-    };
-    if app.client_approvals.answer(&scope, &id, answer.clone()) {
-        return Ok(Json(decided));
-    }
-    if let Some(agent) = app.agent() {
-        let answered = agent.answer_approval_anywhere(&scope, &id, answer).await;
-        if answered.map_err(store_unavailable)? {
-            return Ok(Json(decided));
-        }
+    let ApprovalDecision { approve, reason } = decision;
+    let answer = decision_of(&grant, approve, reason);
+    if app
+        .decide_approval(&grant.owner_scope(), &id, answer)
+        .await?
+    {
+        return Ok(Json(DecidedApproval { approved: approve }));
     }
     let message = format!(
         "no call waits under {id:?} for this key: it was decided, it expired, or it belongs to another key; \

@@ -22,7 +22,9 @@ use super::tools::load::runs_as_task;
 use super::tools::{LoadParams, to_strings};
 use super::wire::ToolWarning;
 use toolscout_base::clock::unix_ms;
+use toolscout_base::cpu_pool::CpuPool;
 use toolscout_mcp::pool::{ConnectionState, Status};
+use toolscout_state::approved::Undecided;
 use toolscout_state::catalog_writer::Change;
 
 /// What a sync changed.
@@ -102,52 +104,71 @@ pub async fn list(
     Reading(catalog): Reading,
     State(app): State<App>,
 ) -> ApiResult<Json<ServerList>> {
-    let mut servers: BTreeMap<String, ServerBody> = BTreeMap::new();
+    let mut servers = Servers::default();
     if let Some(pool) = app.pool_of(&catalog) {
-        for status in pool.statuses() {
+        servers.add_connections(pool.statuses());
+    }
+    let own = Arc::clone(&catalog);
+    servers.add_changes(&blocking(move || undecided(&own)).await??);
+    Ok(Json(
+        servers.with_tools(&catalog, &app.cpu_pool).await?.listed(),
+    ))
+}
+
+/// Servers by their names, while they are collected.
+#[derive(Default)]
+struct Servers(BTreeMap<String, ServerBody>);
+
+impl Servers {
+    /// The server with this name.
+    fn of(&mut self, name: &str) -> &mut ServerBody {
+        self.0.entry(name.to_owned()).or_default()
+    }
+
+    fn add_connections(&mut self, statuses: Vec<Status>) {
+        for status in statuses {
             let name = status.server.clone();
-            of(&mut servers, &name).connection = Some(status.into());
+            self.of(&name).connection = Some(status.into());
         }
     }
-    // This may add servers whose tools are all blocked, so that they have none in the catalog.
-    let changes = {
-        let catalog = Arc::clone(&catalog);
-        blocking(move || undecided(&catalog)).await??
-    };
-    for (id, change) in &changes {
-        let server = of(&mut servers, id.server());
-        server.changes += 1;
-        server.blocked += usize::from(change.blocked_by.is_some());
-    }
-    // The tools are in the store, so the store counts them.
-    if let Some(pushed) = catalog.pushed() {
-        for (name, tools) in pushed.stats().await?.servers {
-            of(&mut servers, &name).tools = tools;
-        }
-        return Ok(Json(listed(servers)));
-    }
-    // Counting goes through all tools.
-    let searcher = catalog.searcher();
-    let counted = app.cpu_pool.run(move || {
-        for id in searcher.ids_passing(&Filter::default()) {
-            of(&mut servers, id.server()).tools += 1;
-        }
-        servers
-    });
-    Ok(Json(listed(counted.await?)))
-}
 
-fn listed(servers: BTreeMap<String, ServerBody>) -> ServerList {
-    let mut listed = Vec::with_capacity(servers.len());
-    for (name, server) in servers {
-        listed.push(ServerBody { name, ..server });
+    /// Counts changes that nobody has decided about. This may add servers whose tools are all blocked, so that they
+    /// have none in the catalog.
+    fn add_changes(&mut self, changes: &Undecided) {
+        for (id, change) in changes {
+            let server = self.of(id.server());
+            server.changes += 1;
+            server.blocked += usize::from(change.blocked_by.is_some());
+        }
     }
-    ServerList { servers: listed }
-}
 
-/// The server with this name.
-fn of<'a>(servers: &'a mut BTreeMap<String, ServerBody>, name: &str) -> &'a mut ServerBody {
-    servers.entry(name.to_owned()).or_default()
+    /// Counts the tools of a catalog.
+    async fn with_tools(mut self, catalog: &OpenCatalog, cpu_pool: &CpuPool) -> ApiResult<Self> {
+        // The tools are in the store, so the store counts them.
+        if let Some(pushed) = catalog.pushed() {
+            for (name, tools) in pushed.stats().await?.servers {
+                self.of(&name).tools = tools;
+            }
+            return Ok(self);
+        }
+        let searcher = catalog.searcher();
+        // Counting goes through all tools.
+        let count = move || {
+            for id in searcher.ids_passing(&Filter::default()) {
+                self.of(id.server()).tools += 1;
+            }
+            self
+        };
+        Ok(cpu_pool.run(count).await?)
+    }
+
+    fn listed(self) -> ServerList {
+        let mut servers = Vec::with_capacity(self.0.len());
+        for (name, server) in self.0 {
+            servers.push(ServerBody { name, ..server });
+        }
+        ServerList { servers }
+    }
 }
 
 impl From<Status> for ConnectionBody {

@@ -7,7 +7,6 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::access::Grant;
-use super::descriptors;
 use super::dropin;
 use super::error::{ApiError, ApiResult};
 use super::extract::Json;
@@ -26,6 +25,22 @@ pub struct Health {
     /// `away` while the store of the catalogs cannot be reached: searches go on, writes do not.
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<&'static str>,
+}
+
+impl Health {
+    fn of(app: &App) -> Self {
+        let damaged = app.catalogs.damaged().len();
+        let is_away = app
+            .store
+            .as_ref()
+            .is_some_and(|store| store.problem().is_some());
+        Health {
+            status: "ok",
+            damaged_catalogs: (damaged > 0).then_some(damaged),
+            // The reason is left out: anyone may ask for the health, and it may name the store's address.
+            store: is_away.then_some("away"),
+        }
+    }
 }
 
 /// The running program.
@@ -51,36 +66,8 @@ pub async fn livez() -> Json<Health> {
 /// shutting down.
 #[utoipa::path(get, path = "/readyz", tag = "service", responses((status = 200, body = Health, description = "The server takes requests")))]
 pub async fn readyz(State(app): State<App>) -> ApiResult<Json<Health>> {
-    if app.shutdown.is_triggered() {
-        return Err(ApiError::shutting_down());
-    }
-    app.access.require_ready()?;
-    // Without descriptors nothing can be accepted or opened, so load balancers should use another
-    // server.
-    if let Some(limit) = app.limits.descriptors
-        && descriptors::are_nearly_used(limit)
-    {
-        let message =
-            "the server has nearly used up its file descriptors; raise its limit (`ulimit -n`)";
-        return Err(ApiError::busy(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "descriptors_low",
-            message,
-        ));
-    }
-    let damaged = app.catalogs.damaged().len();
-    let mut away = None;
-    // The reason is left out: anyone may ask for the health, and it may name the store's address.
-    if let Some(store) = &app.store
-        && store.problem().is_some()
-    {
-        away = Some("away");
-    }
-    Ok(Json(Health {
-        status: "ok",
-        damaged_catalogs: (damaged > 0).then_some(damaged),
-        store: away,
-    }))
+    app.require_ready()?;
+    Ok(Json(Health::of(&app)))
 }
 
 /// The same as `/readyz`, under the name that some load balancers expect.

@@ -15,9 +15,10 @@ use toolscout_index::memory::Source;
 use super::access::Access;
 use super::agent::{PageToken, Runs};
 use super::audit::AuditLogs;
+use super::descriptors;
 use super::dropin::{self as model_api, BodyBudget, KnownConversations};
 use super::enrich::{Enriching, write_by_itself};
-use super::error::{self, ApiResult};
+use super::error::{self, ApiError, ApiResult};
 use super::evaluations::Evaluations;
 use super::feedback::RateLimit;
 use super::judgings::Judgings;
@@ -34,9 +35,10 @@ use crate::shutdown::Shutdown;
 use toolscout_agent::{Agent, Agents};
 use toolscout_base::clock::unix_ms;
 use toolscout_base::cpu_pool::CpuPool;
+use toolscout_base::principal::OwnerScope;
 use toolscout_base::telemetry::{Metrics, StateLabels};
 use toolscout_dropin::DropIn;
-use toolscout_gate::gate::{Approvals, Gate};
+use toolscout_gate::gate::{Answer, Approvals, Gate, WaitingApproval};
 use toolscout_gate::tools::Toolset;
 use toolscout_gate::usage::Recorder;
 use toolscout_mcp::gateway::Ledgers;
@@ -306,6 +308,31 @@ impl App {
         blocking(forget).await
     }
 
+    /// Checks that the server takes requests.
+    ///
+    /// # Errors
+    /// 503 until the catalogs are open, during the shutdown, and when file descriptors run out.
+    pub(super) fn require_ready(&self) -> ApiResult<()> {
+        if self.shutdown.is_triggered() {
+            return Err(ApiError::shutting_down());
+        }
+        self.access.require_ready()?;
+        // Without descriptors nothing can be accepted or opened, so load balancers should use another
+        // server.
+        if let Some(limit) = self.limits.descriptors
+            && descriptors::are_nearly_used(limit)
+        {
+            let message =
+                "the server has nearly used up its file descriptors; raise its limit (`ulimit -n`)";
+            return Err(ApiError::busy(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "descriptors_low",
+                message,
+            ));
+        }
+        Ok(())
+    }
+
     fn is_default_damaged(&self) -> bool {
         self.catalogs.damaged().contains_key(&self.default_catalog)
     }
@@ -321,6 +348,38 @@ impl App {
     /// The agent of questions that choose none. It knows the runs and approvals of all agents.
     pub(super) fn agent(&self) -> Option<&Agent> {
         self.agents().map(Agents::default_agent)
+    }
+
+    /// Calls within this scope that wait for a person here, the most urgent first.
+    pub(super) fn waiting_approvals(&self, scope: &OwnerScope) -> Vec<WaitingApproval> {
+        let mut waiting = self.client_approvals.waiting_within(scope);
+        if let Some(agent) = self.agent() {
+            waiting.extend(agent.waiting_approvals(scope));
+        }
+        waiting.sort_by_key(|waiting| waiting.open.expires_in_ms);
+        waiting
+    }
+
+    /// Decides about a call that waits, of an MCP client or of a run of the agent. Returns whether it still waited.
+    ///
+    /// # Errors
+    /// 503 if the call may wait on another node and the store cannot be reached.
+    pub(super) async fn decide_approval(
+        &self,
+        scope: &OwnerScope,
+        id: &str,
+        answer: Answer,
+    ) -> ApiResult<bool> {
+        if self.client_approvals.answer(scope, id, answer.clone()) {
+            return Ok(true);
+        }
+        match self.agent() {
+            Some(agent) => agent
+                .answer_approval_anywhere(scope, id, answer)
+                .await
+                .map_err(error::store_unavailable),
+            None => Ok(false),
+        }
     }
 
     /// What answers the `/mcp` routes.

@@ -1,14 +1,14 @@
 //! What people say when they need a tool: the texts of a tool and of a catalog, read, changed, brought from
 //! elsewhere, and asked for in a file that any assistant answers.
 
-use std::sync::Arc;
+mod writes;
 
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use toolscout_index::{Enrichment, MAX_ENRICHMENT_TEXTS, Searcher, Tool, ToolId};
+use toolscout_index::{Enrichment, Searcher, Tool, ToolId};
 use utoipa::{IntoParams, ToSchema};
 
 use super::access::{Reading, Writing};
@@ -16,28 +16,12 @@ use super::error::{ApiError, ApiResult};
 use super::extract::{Json, Path, QueryString, RawBody};
 use super::held::HeldText;
 use super::paging;
-use super::served::OpenCatalog;
 use super::tools::{ItemPath, find_tool};
 use toolscout_base::cpu_pool::CpuPool;
-use toolscout_finder::enrich::check::checked;
-use toolscout_finder::enrich::exchange::{
-    Answers, Matched, Refused, definition_hash, ids_of, not_stored, questions,
-};
-use toolscout_finder::enrich::held::{Held, Review};
+use toolscout_finder::enrich::exchange::{Refused, definition_hash, questions};
 use toolscout_finder::enrich::wanted::Wanted;
 use toolscout_finder::enrich::{self, DEFAULT_BATCH};
-use toolscout_state::catalog_writer::{Change, Written};
 use toolscout_state::shared::TextsOf;
-
-/// The model's name of texts that a person writes.
-const PERSON: &str = "person";
-/// The model's name of answers that name none.
-const ASSISTANT: &str = "assistant";
-
-/// Most tools of a catalog that is pushed down which are read for the ids and names of answers.
-const MAX_NAMED: usize = 20_000;
-/// Tools of such a catalog whose texts are deleted in one commit.
-const FORGOTTEN_AT_ONCE: usize = 2_000;
 
 /// The texts of a tool.
 #[derive(Debug, Serialize, ToSchema)]
@@ -227,57 +211,11 @@ pub async fn put(
     Writing(catalog): Writing,
     State(cpu_pool): State<CpuPool>,
     Path(ItemPath { id, .. }): Path<ItemPath>,
-    Json(NewTexts {
-        texts,
-        model,
-        reviewed,
-    }): Json<NewTexts>,
+    Json(new): Json<NewTexts>,
 ) -> ApiResult<Json<ToolTexts>> {
     let tool = find_tool(&cpu_pool, &catalog, &id).await?;
-    let model = match model {
-        Some(model) => model,
-        None => PERSON.to_owned(),
-    };
-    let (searcher, own) = (catalog.searcher(), Arc::clone(&tool));
-    let check = move || {
-        // The review compares the texts with all other tools.
-        let review = Review::of(reviewed, &searcher);
-        checked(
-            &own,
-            &Value::from(texts),
-            MAX_ENRICHMENT_TEXTS,
-            &model,
-            review,
-        )
-    };
-    let read = cpu_pool.run(check).await?;
-    if !read.held.is_empty() {
-        let reasons: Vec<String> = read.held.iter().map(Held::reason).collect();
-        let message = format!(
-            "{}; once a person has read the texts, send them with \"reviewed\": true",
-            reasons.join("; ")
-        );
-        return Err(ApiError::unprocessable("texts_held", message));
-    }
-    let enrichment = read.enrichment.map_err(invalid_texts)?;
-    // One refused text refuses all, so that the writer learns of it.
-    if let Some(reason) = read.refused.into_iter().next() {
-        return Err(invalid_texts(reason));
-    }
-    let answer = ToolTexts::of(&tool, Some(&enrichment));
-    let change = Change::Enrich(vec![(tool, enrichment)]);
-    let written = catalog.writer.try_write(change).await?;
-    // Texts are stored only if the tool still has the definition that was read above.
-    if written.changes.changed.is_empty() {
-        let message = format!("{id} was changed or removed meanwhile; read it again");
-        return Err(ApiError::invalid(
-            StatusCode::CONFLICT,
-            "tool_changed",
-            message,
-        ));
-    }
-    catalog.reach(written.generation).await?;
-    Ok(Json(answer))
+    let enrichment = writes::replace(&cpu_pool, &catalog, &tool, new).await?;
+    Ok(Json(ToolTexts::of(&tool, Some(&enrichment))))
 }
 
 /// Deletes the texts of a tool.
@@ -292,7 +230,7 @@ pub async fn remove(
     Path(ItemPath { id, .. }): Path<ItemPath>,
 ) -> ApiResult<StatusCode> {
     let tool = find_tool(&cpu_pool, &catalog, &id).await?;
-    let written = forget(&catalog, vec![tool.id.clone()]).await?;
+    let written = writes::forget(&catalog, vec![tool.id.clone()]).await?;
     if written.changes.changed.is_empty() {
         return Err(no_texts(&tool.id));
     }
@@ -343,36 +281,10 @@ pub async fn take(
     QueryString(TakeParams { reviewed }): QueryString<TakeParams>,
     RawBody(body): RawBody,
 ) -> ApiResult<Json<TakenTexts>> {
-    let text = match String::from_utf8(body.into()) {
-        Ok(text) => text,
-        Err(error) => {
-            let message = format!("the body is not UTF-8: {error}");
-            let status = StatusCode::BAD_REQUEST;
-            return Err(ApiError::invalid(status, "invalid_body", message));
-        }
-    };
-    // The body may be megabytes of prose that has to be searched for answers.
-    let answers = cpu_pool.run(move || Answers::read(&text)).await?;
-    let asked_about = catalog.with_texts(TextsOf {
-        tools: Some(answers.ids()),
-        with_namesakes: true,
-        limit: MAX_NAMED,
-        ..TextsOf::default()
-    });
-    let searcher = asked_about.await?;
-    let read = cpu_pool.run(move || {
-        let review = Review::of(reviewed == Some(true), &searcher);
-        let matched = answers.matched(&searcher, ASSISTANT, MAX_ENRICHMENT_TEXTS, review);
-        (matched, answers.problem)
-    });
-    let (matched, problem) = read.await?;
-    // Success with nothing stored would hide the mistake.
-    if matched.answers == 0 {
-        let message = "the body has no texts of tools; they are lines like {\"id\": \"server/name\", \"definition\": \
-                       \"…\", \"texts\": [\"…\"]}, and GET /v1/catalogs/{catalog}/questions asks for them";
-        return Err(ApiError::unprocessable("no_texts_in_body", message));
-    }
-    store(&cpu_pool, &catalog, matched, problem).await.map(Json)
+    let text = body_text(body)?;
+    let reviewed = reviewed == Some(true);
+    let taken = writes::take(&cpu_pool, &catalog, text, reviewed).await?;
+    Ok(Json(taken))
 }
 
 /// Deletes the texts of a server's tools, or of all tools.
@@ -391,29 +303,8 @@ pub async fn remove_all(
         return Err(ApiError::unprocessable("empty_filter", message));
     }
     let servers: Vec<String> = server.into_iter().collect();
-    let mut forgotten = 0;
-    loop {
-        let read = catalog.with_texts(TextsOf {
-            servers: servers.clone(),
-            have_texts: Some(true),
-            limit: FORGOTTEN_AT_ONCE,
-            ..TextsOf::default()
-        });
-        let (searcher, servers) = (read.await?, servers.clone());
-        let ids = cpu_pool.run(move || enriched(&searcher, &servers));
-        let Written {
-            changes,
-            generation,
-        } = forget(&catalog, ids.await?).await?;
-        forgotten += changes.changed.len();
-        // A catalog that is pushed down gives some at a time.
-        if changes.changed.is_empty() || catalog.pushed().is_none() {
-            return Ok(Json(ForgottenTexts {
-                forgotten,
-                generation,
-            }));
-        }
-    }
+    let forgotten = writes::forget_all(&cpu_pool, &catalog, servers).await?;
+    Ok(Json(forgotten))
 }
 
 /// Asks about tools without texts, in one file that any chat or coding agent answers.
@@ -430,14 +321,7 @@ pub async fn ask(
     QueryString(params): QueryString<QuestionParams>,
 ) -> ApiResult<Response> {
     let limit = paging::limit(params.limit)?;
-    let languages: Vec<String> = match &params.languages {
-        Some(languages) => languages.split(',').map(str::to_owned).collect(),
-        None => Vec::new(),
-    };
-    let wanted = match Wanted::new(params.texts, &languages) {
-        Ok(wanted) => wanted,
-        Err(message) => return Err(ApiError::unprocessable("invalid_value", message)),
-    };
+    let wanted = wanted(&params)?;
     let servers: Vec<String> = params.server.into_iter().collect();
     let read = catalog.with_texts(TextsOf {
         servers: servers.clone(),
@@ -447,21 +331,10 @@ pub async fn ask(
     });
     let searcher = read.await?;
     let sending = format!("POST it to /v1/catalogs/{}/texts", catalog.name);
-    let asked = cpu_pool.run(move || {
-        // Only a catalog that is pushed down respects the limit by itself.
-        let mut tools = enrich::missing(&searcher, &servers);
-        tools.truncate(limit);
-        if tools.is_empty() {
-            return String::new();
-        }
-        questions(&enrich::batches(&tools, DEFAULT_BATCH, &wanted), &sending)
-    });
+    let asked =
+        cpu_pool.run(move || questions_about(&searcher, &servers, limit, &wanted, &sending));
     let kind = [(header::CONTENT_TYPE, "text/markdown; charset=utf-8")];
     Ok((kind, asked.await?).into_response())
-}
-
-fn invalid_texts(reason: String) -> ApiError {
-    ApiError::unprocessable("invalid_texts", reason)
 }
 
 fn no_texts(id: &ToolId) -> ApiError {
@@ -492,42 +365,35 @@ fn page(searcher: &Searcher, servers: &[String], after: Option<&str>, limit: usi
     TextsPage { tools, next_cursor }
 }
 
-fn enriched(searcher: &Searcher, servers: &[String]) -> Vec<ToolId> {
-    enrich::ids_with_texts(searcher, servers).cloned().collect()
+fn wanted(params: &QuestionParams) -> ApiResult<Wanted> {
+    let languages: Vec<String> = match &params.languages {
+        Some(languages) => languages.split(',').map(str::to_owned).collect(),
+        None => Vec::new(),
+    };
+    Wanted::new(params.texts, &languages)
+        .map_err(|message| ApiError::unprocessable("invalid_value", message))
 }
 
-async fn forget(catalog: &OpenCatalog, ids: Vec<ToolId>) -> ApiResult<Written> {
-    let written = catalog.writer.try_write(Change::ForgetTexts(ids)).await?;
-    catalog.reach(written.generation).await?;
-    Ok(written)
+/// The questions about the tools without texts; empty if every tool has some.
+fn questions_about(
+    searcher: &Searcher,
+    servers: &[String],
+    limit: usize,
+    wanted: &Wanted,
+    sending: &str,
+) -> String {
+    // Only a catalog that is pushed down respects the limit by itself.
+    let mut tools = enrich::missing(searcher, servers);
+    tools.truncate(limit);
+    if tools.is_empty() {
+        return String::new();
+    }
+    questions(&enrich::batches(&tools, DEFAULT_BATCH, wanted), sending)
 }
 
-async fn store(
-    cpu_pool: &CpuPool,
-    catalog: &Arc<OpenCatalog>,
-    mut matched: Matched,
-    problem: Option<String>,
-) -> ApiResult<TakenTexts> {
-    let usable = std::mem::take(&mut matched.usable);
-    let ids = ids_of(&usable);
-    // Tools that changed since the match are not stored, and are reported as refused.
-    let written = catalog.writer.try_write(Change::Enrich(usable)).await?;
-    catalog.reach(written.generation).await?;
-    let stored = &written.changes.changed;
-    matched.refused.extend(not_stored(&ids, stored));
-    // Counted after the commit, so that `left` is up to date.
-    let with_texts = catalog.count_texts(cpu_pool).await?;
-    Ok(TakenTexts {
-        answers: matched.answers,
-        stored: stored.len(),
-        kept: matched.kept,
-        stale: matched.stale,
-        unknown: matched.unknown,
-        refused: matched.refused.into_iter().map(Into::into).collect(),
-        refused_texts: matched.refused_texts.into_iter().map(Into::into).collect(),
-        held: matched.held.into_iter().map(Into::into).collect(),
-        problem,
-        left: catalog.tool_count().saturating_sub(with_texts),
-        generation: written.generation,
+fn body_text(body: Bytes) -> ApiResult<String> {
+    String::from_utf8(body.into()).map_err(|error| {
+        let message = format!("the body is not UTF-8: {error}");
+        ApiError::invalid(StatusCode::BAD_REQUEST, "invalid_body", message)
     })
 }
