@@ -500,6 +500,27 @@ fn head_of(answer: &Value, fields: &[&str]) -> Map<String, Value> {
     head
 }
 
+/// Adds the tokens of a round to those of the rounds before it.
+fn add_usage(total: &mut Option<Value>, usage: &Value) {
+    match total {
+        Some(total) => json::add_numbers(total, usage),
+        None => *total = Some(usage.clone()),
+    }
+}
+
+/// A message of the client with results before the rest of the list in this field.
+fn put_before(
+    mut message: Fields,
+    field: &str,
+    results: impl Iterator<Item = Value>,
+    rest: Vec<Bytes>,
+) -> Bytes {
+    let mut items: Vec<Bytes> = results.map(|result| json::bytes(&result)).collect();
+    items.extend(rest);
+    message.set(field, json::list(&items));
+    message.to_json()
+}
+
 /// The JSON of an answer that came in one piece.
 fn whole_value(body: &Bytes) -> Result<Value, Failure> {
     serde_json::from_slice(body).map_err(|error| malformed_body(&error.to_string(), body))

@@ -8,9 +8,9 @@ use uuid::Uuid;
 
 use super::{
     BETWEEN_TEXTS, CallResult, Failure, Fields, Frame, HiddenTools, Item, MAX_PARTS, ModelCall,
-    OfferedTool, Protocol, Round, StreamedAnswer, ToolKind, View, WholeAnswer, content_essence,
-    content_text, event_value, head_of, malformed, malformed_body, object_field, take_deferral,
-    text_field, whole_value,
+    OfferedTool, Protocol, Round, StreamedAnswer, ToolKind, View, WholeAnswer, add_usage,
+    content_essence, content_text, event_value, head_of, malformed, malformed_body, object_field,
+    take_deferral, text_field, whole_value,
 };
 use crate::{json, sse};
 use toolscout_gate::llm::calls::{CallAssembler, RawCall};
@@ -496,10 +496,7 @@ impl Streamed {
     fn sum_usage(&mut self) {
         let mut total = self.earlier_usage.clone();
         if let Some(usage) = &self.round.usage {
-            match &mut total {
-                Some(total) => json::add_numbers(total, usage),
-                None => total = Some(usage.clone()),
-            }
+            add_usage(&mut total, usage);
         }
         self.usage = total;
     }
@@ -754,10 +751,7 @@ impl WholeAnswer for Whole {
             self.head = Some(head_of(&value, &HEAD));
         }
         if let Some(usage) = object_field(&value, "usage") {
-            match &mut self.usage {
-                Some(total) => json::add_numbers(total, usage),
-                None => self.usage = Some(usage.clone()),
-            }
+            add_usage(&mut self.usage, usage);
         }
         let text = content_text(message.get("content"));
         if !text.is_empty() {

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{
     CallResult, Failure, Fields, Frame, HiddenTools, Item, ModelCall, OfferedTool, Protocol, Round,
-    StreamedAnswer, ToolKind, View, WholeAnswer, event_value, malformed_body, object_field,
-    take_deferral, text_field, whole_value,
+    StreamedAnswer, ToolKind, View, WholeAnswer, add_usage, event_value, malformed_body,
+    object_field, put_before, take_deferral, text_field, whole_value,
 };
 use crate::{event_stream, json};
 use toolscout_gate::llm::ToolSpec;
@@ -149,22 +149,20 @@ impl Protocol for Converse {
     /// All results of a round are in one message.
     fn results_before(&self, results: &[CallResult], next: Option<&Bytes>) -> (Vec<Bytes>, bool) {
         let next = next.and_then(Fields::read);
-        let Some(mut message) = next.filter(|next| next.text("role").as_deref() == Some("user"))
-        else {
+        let Some(message) = next.filter(|next| next.text("role").as_deref() == Some("user")) else {
             return (self.results(results), false);
         };
-        let mut blocks = Vec::with_capacity(results.len() + 1);
-        for result in results {
-            blocks.push(json::bytes(&result_block(result)));
-        }
-        blocks.extend(
-            message
-                .get("content")
-                .and_then(json::items)
-                .unwrap_or_default(),
-        );
-        message.set("content", json::list(&blocks));
-        (vec![message.to_json()], true)
+        let rest = message.get("content").and_then(json::items);
+        let blocks = results.iter().map(result_block);
+        (
+            vec![put_before(
+                message,
+                "content",
+                blocks,
+                rest.unwrap_or_default(),
+            )],
+            true,
+        )
     }
 
     fn streamed(&self, view: View) -> Box<dyn StreamedAnswer> {
@@ -250,13 +248,6 @@ fn round_of(hidden_tools: &HiddenTools, blocks: &[Value], stop_reason: Option<&s
         text: text_of(blocks),
         response_id: None,
         referable: Vec::new(),
-    }
-}
-
-fn add_usage(total: &mut Option<Value>, usage: &Value) {
-    match total {
-        Some(total) => json::add_numbers(total, usage),
-        None => *total = Some(usage.clone()),
     }
 }
 

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     BETWEEN_TEXTS, CallResult, Failure, Fields, Frame, HiddenTools, Item, ModelCall, OfferedTool,
-    Protocol, Round, StreamedAnswer, ToolKind, View, WholeAnswer, event_value, head_of, malformed,
-    object_field, take_deferral, text_field, whole_value,
+    Protocol, Round, StreamedAnswer, ToolKind, View, WholeAnswer, add_usage, event_value, head_of,
+    malformed, object_field, put_before, take_deferral, text_field, whole_value,
 };
 use crate::{json, sse};
 use toolscout_gate::llm::ToolSpec;
@@ -190,22 +190,21 @@ impl Protocol for Gemini {
     /// All results of a round are in one content.
     fn results_before(&self, results: &[CallResult], next: Option<&Bytes>) -> (Vec<Bytes>, bool) {
         let next = next.and_then(Fields::read);
-        let Some(mut content) = next.filter(|next| next.text("role").as_deref() != Some("model"))
+        let Some(content) = next.filter(|next| next.text("role").as_deref() != Some("model"))
         else {
             return (self.results(results), false);
         };
-        let mut parts = Vec::with_capacity(results.len() + 1);
-        for result in results {
-            parts.push(json::bytes(&result_part(result)));
-        }
-        parts.extend(
-            content
-                .get("parts")
-                .and_then(json::items)
-                .unwrap_or_default(),
-        );
-        content.set("parts", json::list(&parts));
-        (vec![content.to_json()], true)
+        let rest = content.get("parts").and_then(json::items);
+        let parts = results.iter().map(result_part);
+        (
+            vec![put_before(
+                content,
+                "parts",
+                parts,
+                rest.unwrap_or_default(),
+            )],
+            true,
+        )
     }
 
     fn streamed(&self, view: View) -> Box<dyn StreamedAnswer> {
@@ -318,13 +317,6 @@ fn round_of(hidden_tools: &HiddenTools, parts: &[Value], finish: Option<&str>) -
         text: text_of(parts),
         response_id: None,
         referable: Vec::new(),
-    }
-}
-
-fn add_usage(total: &mut Option<Value>, usage: &Value) {
-    match total {
-        Some(total) => json::add_numbers(total, usage),
-        None => *total = Some(usage.clone()),
     }
 }
 

@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::{
     CallResult, Failure, Fields, Frame, HiddenTools, Item, ModelCall, OfferedTool, Protocol, Round,
-    StreamedAnswer, ToolKind, View, WholeAnswer, content_essence, content_text, event_value,
-    has_type, head_of, malformed, malformed_body, object_field, take_deferral, text_field,
-    whole_value, without_cache_control,
+    StreamedAnswer, ToolKind, View, WholeAnswer, add_usage, content_essence, content_text,
+    event_value, has_type, head_of, malformed, malformed_body, object_field, put_before,
+    take_deferral, text_field, whole_value, without_cache_control,
 };
 use crate::{json, sse};
 use toolscout_gate::llm::ToolSpec;
@@ -135,25 +135,18 @@ impl Protocol for Messages {
 
     /// All results of a round are in one message.
     fn results_before(&self, results: &[CallResult], next: Option<&Bytes>) -> (Vec<Bytes>, bool) {
-        let mut message = match next.and_then(Fields::read) {
-            Some(message) if message.text("role").as_deref() == Some("user") => message,
-            _ => return (self.results(results), false),
+        let next = next.and_then(Fields::read);
+        let Some(message) = next.filter(|next| next.text("role").as_deref() == Some("user")) else {
+            return (self.results(results), false);
         };
         let content = message.get("content").cloned().unwrap_or_default();
-        let mut blocks = Vec::with_capacity(results.len() + 1);
-        for result in results {
-            blocks.push(json::bytes(&result_block(result)));
-        }
-        match json::items(&content) {
-            Some(rest) => blocks.extend(rest),
+        let rest = json::items(&content).unwrap_or_else(|| {
             // Clients may write one text in place of blocks.
-            None => {
-                let text: String = serde_json::from_slice(&content).unwrap_or_default();
-                blocks.push(json::bytes(&json!({ "type": "text", "text": text })));
-            }
-        }
-        message.set("content", json::list(&blocks));
-        (vec![message.to_json()], true)
+            let text: String = serde_json::from_slice(&content).unwrap_or_default();
+            vec![json::bytes(&json!({ "type": "text", "text": text }))]
+        });
+        let blocks = results.iter().map(result_block);
+        (vec![put_before(message, "content", blocks, rest)], true)
     }
 
     fn streamed(&self, view: View) -> Box<dyn StreamedAnswer> {
@@ -251,13 +244,6 @@ fn round_of(hidden_tools: &HiddenTools, blocks: &[Value], stop_reason: Option<&s
         text: content_text(Some(&content)),
         response_id: None,
         referable: Vec::new(),
-    }
-}
-
-fn add_usage(total: &mut Option<Value>, usage: &Value) {
-    match total {
-        Some(total) => json::add_numbers(total, usage),
-        None => *total = Some(usage.clone()),
     }
 }
 

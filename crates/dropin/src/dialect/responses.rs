@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use self::items::{ItemInProgress, Place};
 use super::{
     CallResult, Failure, Fields, Frame, Item, ModelCall, Namespace, OfferedTool, Protocol, Round,
-    StreamedAnswer, ToolKind, View, WholeAnswer, content_essence, content_text, event_value,
-    has_type, malformed, malformed_body, name_within, object_field, take_deferral, text_field,
-    whole_value,
+    StreamedAnswer, ToolKind, View, WholeAnswer, add_usage, content_essence, content_text,
+    event_value, has_type, malformed, malformed_body, name_within, object_field, take_deferral,
+    text_field, whole_value,
 };
 use crate::{json, sse};
 use toolscout_gate::llm::ToolSpec;
@@ -281,16 +281,6 @@ fn is_message(item: &Value) -> bool {
 
 fn has_response(events: &[Value]) -> bool {
     events.iter().any(|event| event.get("response").is_some())
-}
-
-fn add_usage(total: &mut Option<Value>, response: &Value) {
-    let Some(usage) = object_field(response, "usage") else {
-        return;
-    };
-    match total {
-        Some(total) => json::add_numbers(total, usage),
-        None => *total = Some(usage.clone()),
-    }
 }
 
 /// A text in which the place of the tools is filled.
@@ -564,8 +554,9 @@ impl Streamed {
         }
         self.end_items(&closing, out);
         let mut total = self.earlier_usage.clone();
-        if let Some(response) = closing.get("response") {
-            add_usage(&mut total, response);
+        let response = closing.get("response");
+        if let Some(usage) = response.and_then(|response| object_field(response, "usage")) {
+            add_usage(&mut total, usage);
         }
         self.usage = total;
         self.round.closing = Some(closing);
@@ -748,7 +739,9 @@ impl WholeAnswer for Whole {
             return Err(malformed_body("it has no output", &body));
         };
         self.rounds += 1;
-        add_usage(&mut self.usage, &value);
+        if let Some(usage) = object_field(&value, "usage") {
+            add_usage(&mut self.usage, usage);
+        }
         let round = round_of(items, &value, &self.view);
         self.has_hidden = !round.hidden.is_empty();
         let visible = items.iter().filter(|item| !is_hidden(item, &self.view));
