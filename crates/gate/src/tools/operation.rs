@@ -5,6 +5,7 @@
 //! goes nowhere else.
 
 mod body;
+mod error;
 mod files;
 mod request;
 mod styles;
@@ -373,7 +374,8 @@ impl Callable for Operation {
     async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
         let call = self.tool.metadata.get("openapi").unwrap_or(&Value::Null);
         let base = self.service.base(call)?;
-        let mut parts = request::parts(call, &base, &arguments).map_err(ToolFailure::new)?;
+        let mut parts = request::parts(call, &base, &arguments)
+            .map_err(|error| ToolFailure::new(error.to_string()))?;
         // After the arguments are in place: a header with the secret replaces one of the same name.
         let secret = self.service.secret_for(&parts.url);
         let is_withheld = secret.is_none() && self.service.secret.is_some();

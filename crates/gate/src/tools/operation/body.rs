@@ -4,11 +4,11 @@ use serde_json::{Map, Value};
 use toolscout_index::formats::BodyKind;
 use uuid::Uuid;
 
+use crate::tools::operation::error::RequestError;
 use crate::tools::operation::files::{FileArgument, FileReader};
 use crate::tools::operation::styles::{Pair, Style, joined};
 use crate::tools::{Arguments, ToolFailure, text_of};
 use toolscout_base::media_type::without_parameters;
-use toolscout_base::printable::excerpt;
 
 /// A body whose files are not read yet.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,12 +47,12 @@ pub struct Field<'a> {
 /// parameters of their own, as in Swagger 2.0.
 ///
 /// # Errors
-/// A message for the model about an argument that does not fit.
+/// [`RequestError`] for an argument that does not fit.
 pub fn body(
     call: &Value,
     arguments: &Arguments,
     form: &[Field<'_>],
-) -> Result<Option<Body>, String> {
+) -> Result<Option<Body>, RequestError> {
     let Some(declared) = call.get("body") else {
         return Ok(None);
     };
@@ -106,7 +106,7 @@ fn json_type(content_type: &str) -> String {
     }
 }
 
-fn plain(declared: &Value, content_type: &str, content: Value) -> Result<Body, String> {
+fn plain(declared: &Value, content_type: &str, content: Value) -> Result<Body, RequestError> {
     let kind = without_parameters(content_type);
     if declared.get("file").is_some() {
         let argument = declared.get("argument").and_then(Value::as_str);
@@ -114,20 +114,15 @@ fn plain(declared: &Value, content_type: &str, content: Value) -> Result<Body, S
         return Ok(Body::File(file.content_type(Some(kind)), file));
     }
     match content {
-        Value::Object(_) | Value::Array(_) => Err(format!(
-            "a body of type {kind} is not built from fields; give it as text, if the tool's schema has it as one"
-        )),
+        Value::Object(_) | Value::Array(_) => Err(RequestError::FieldsForText(kind.to_owned())),
         scalar => Ok(Body::Bytes(kind.to_owned(), text_of(&scalar).into_bytes())),
     }
 }
 
 /// A form from an object of its fields.
-fn of_object(kind: BodyKind, declared: &Value, content: &Value) -> Result<Body, String> {
+fn of_object(kind: BodyKind, declared: &Value, content: &Value) -> Result<Body, RequestError> {
     let Value::Object(values) = content else {
-        return Err(format!(
-            "the body is a form: give an object with its fields, not {}",
-            excerpt(&content.to_string(), 60)
-        ));
+        return Err(RequestError::NotAForm(content.clone()));
     };
     let undeclared = Map::new();
     let encoding = declared.get("encoding").unwrap_or(&Value::Null);
@@ -146,7 +141,7 @@ fn of_object(kind: BodyKind, declared: &Value, content: &Value) -> Result<Body, 
     of_fields(kind, &fields)
 }
 
-fn of_fields(kind: BodyKind, fields: &[Field<'_>]) -> Result<Body, String> {
+fn of_fields(kind: BodyKind, fields: &[Field<'_>]) -> Result<Body, RequestError> {
     if kind == BodyKind::Multipart {
         let mut parts = Vec::new();
         for field in fields {
@@ -174,12 +169,9 @@ impl Field<'_> {
     }
 
     /// The field in an urlencoded form.
-    fn pairs(&self) -> Result<Vec<Pair>, String> {
+    fn pairs(&self) -> Result<Vec<Pair>, RequestError> {
         if self.is_file {
-            return Err(format!(
-                "`{}` is a file, which a form of type application/x-www-form-urlencoded cannot hold",
-                self.name
-            ));
+            return Err(RequestError::FileInForm(self.name.to_owned()));
         }
         let style = Style::of(self.declared, "form");
         // An object whose style is not declared is JSON: in the usual style its name would be lost.
@@ -189,7 +181,7 @@ impl Field<'_> {
     }
 
     /// Adds the field to a multipart body.
-    fn add_parts(&self, parts: &mut Vec<Part>) -> Result<(), String> {
+    fn add_parts(&self, parts: &mut Vec<Part>) -> Result<(), RequestError> {
         if self.value.is_null() {
             return Ok(());
         }
@@ -234,7 +226,7 @@ impl Field<'_> {
         }
     }
 
-    fn add_files(&self, parts: &mut Vec<Part>) -> Result<(), String> {
+    fn add_files(&self, parts: &mut Vec<Part>) -> Result<(), RequestError> {
         for item in self.items() {
             let file = FileArgument::of(self.name, item)?;
             parts.push(Part {

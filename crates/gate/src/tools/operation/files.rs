@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::tools::ToolFailure;
 use crate::tools::builtin::files::Root;
+use crate::tools::operation::error::RequestError;
 use toolscout_base::printable::excerpt;
 
 /// Most bytes of all files in one request, which are held in memory.
@@ -42,8 +43,8 @@ impl FileArgument {
     /// Reads what was given for the argument of this name.
     ///
     /// # Errors
-    /// A message for the model.
-    pub fn of(argument: &str, value: &Value) -> Result<Self, String> {
+    /// [`RequestError`] for something that is no file.
+    pub fn of(argument: &str, value: &Value) -> Result<Self, RequestError> {
         match value {
             Value::String(text) if text.starts_with("data:") => of_data_url(argument, text),
             Value::String(path) => Ok(FileArgument {
@@ -52,10 +53,10 @@ impl FileArgument {
                 content_type: None,
             }),
             Value::Object(fields) => of_object(argument, fields),
-            other => Err(format!(
-                "`{argument}` is a file: give a path, a data: URL, or an object with `path` or `base64`, not {}",
-                excerpt(&other.to_string(), 60)
-            )),
+            other => Err(RequestError::NotAFile {
+                argument: argument.to_owned(),
+                given: other.clone(),
+            }),
         }
     }
 
@@ -70,13 +71,13 @@ impl FileArgument {
     }
 }
 
-fn of_object(argument: &str, fields: &Map<String, Value>) -> Result<FileArgument, String> {
+fn of_object(argument: &str, fields: &Map<String, Value>) -> Result<FileArgument, RequestError> {
     if let Some(unknown) = fields.keys().find(|key| !FIELDS.contains(&key.as_str())) {
-        return Err(format!(
-            "`{argument}` is a file, whose fields are {}; it has no {:?}",
-            FIELDS.join(", "),
-            excerpt(unknown, 60)
-        ));
+        return Err(RequestError::FileField {
+            argument: argument.to_owned(),
+            known: FIELDS.join(", "),
+            field: unknown.clone(),
+        });
     }
     let text = |field: &str| text_field(argument, fields, field);
     let (path, base64) = (text("path")?, text("base64")?);
@@ -89,11 +90,7 @@ fn of_object(argument: &str, fields: &Map<String, Value>) -> Result<FileArgument
             Source::Bytes(decoded(argument, &base64)?),
             "file".to_owned(),
         ),
-        _ => {
-            return Err(format!(
-                "the file `{argument}` needs either `path` or `base64`, and not both"
-            ));
-        }
+        _ => return Err(RequestError::FileSource(argument.to_owned())),
     };
     Ok(FileArgument {
         source,
@@ -106,18 +103,21 @@ fn text_field(
     argument: &str,
     fields: &Map<String, Value>,
     field: &str,
-) -> Result<Option<String>, String> {
+) -> Result<Option<String>, RequestError> {
     match fields.get(field) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(_) => Err(format!("`{field}` of the file `{argument}` is no text")),
+        Some(_) => Err(RequestError::FileFieldType {
+            argument: argument.to_owned(),
+            field: field.to_owned(),
+        }),
     }
 }
 
 /// `data:image/png;base64,iVBORw0…`; without `;base64` the content is percent-encoded text.
-fn of_data_url(argument: &str, url: &str) -> Result<FileArgument, String> {
+fn of_data_url(argument: &str, url: &str) -> Result<FileArgument, RequestError> {
     let Some((kind, content)) = url["data:".len()..].split_once(',') else {
-        return Err(format!("`{argument}` is a data: URL without a comma"));
+        return Err(RequestError::DataUrl(argument.to_owned()));
     };
     let (kind, bytes) = match kind.strip_suffix(";base64") {
         Some(kind) => (kind, decoded(argument, content)?),
@@ -130,7 +130,7 @@ fn of_data_url(argument: &str, url: &str) -> Result<FileArgument, String> {
     })
 }
 
-fn decoded(argument: &str, base64: &str) -> Result<Vec<u8>, String> {
+fn decoded(argument: &str, base64: &str) -> Result<Vec<u8>, RequestError> {
     let mut plain = String::with_capacity(base64.len());
     for letter in base64.chars() {
         match letter {
@@ -142,7 +142,10 @@ fn decoded(argument: &str, base64: &str) -> Result<Vec<u8>, String> {
         }
     }
     let bytes = BASE64.decode(plain);
-    bytes.map_err(|error| format!("the content of the file `{argument}` is no base64: {error}"))
+    bytes.map_err(|error| RequestError::Base64 {
+        argument: argument.to_owned(),
+        error,
+    })
 }
 
 fn last_segment(path: &str) -> String {
@@ -260,7 +263,7 @@ mod tests {
             (json!({ "url": "x" }), "it has no \"url\""),
             (json!("data:text/plain"), "without a comma"),
         ] {
-            let message = FileArgument::of("f", &given).unwrap_err();
+            let message = FileArgument::of("f", &given).unwrap_err().to_string();
             assert!(message.contains(expected), "{given}: {message}");
         }
     }

@@ -9,9 +9,9 @@ use toolscout_index::formats::BodyKind;
 
 use crate::tools::Arguments;
 use crate::tools::operation::body::{Body, Field, body};
+use crate::tools::operation::error::RequestError;
 use crate::tools::operation::styles::{Pair, Style, encoded};
 use crate::tools::percent::decoded;
-use toolscout_base::printable::excerpt;
 
 /// Headers that only the client may set, since they change the meaning of a request.
 const FORBIDDEN_HEADERS: [&str; 9] = [
@@ -41,11 +41,11 @@ pub struct Parts {
 /// Builds the request for these arguments.
 ///
 /// # Errors
-/// A message for the model about an invalid argument.
-pub fn parts(call: &Value, base: &Url, arguments: &Arguments) -> Result<Parts, String> {
+/// [`RequestError`] for an argument that does not fit.
+pub fn parts(call: &Value, base: &Url, arguments: &Arguments) -> Result<Parts, RequestError> {
     let method = call.get("method").and_then(Value::as_str).unwrap_or("GET");
     let Ok(method) = Method::from_bytes(method.as_bytes()) else {
-        return Err(format!("{method:?} is not an HTTP method"));
+        return Err(RequestError::Method(method.to_owned()));
     };
     refuse_unknown(call, arguments)?;
     let mut placed = Placed::default();
@@ -116,7 +116,7 @@ impl<'a> Placed<'a> {
         argument: &'a str,
         target: &'a Map<String, Value>,
         value: &'a Value,
-    ) -> Result<(), String> {
+    ) -> Result<(), RequestError> {
         let declared_name = target.get("name").and_then(Value::as_str);
         let name = declared_name.unwrap_or(argument);
         let place = target.get("in").and_then(Value::as_str);
@@ -160,7 +160,7 @@ fn parameters(call: &Value) -> impl Iterator<Item = (&String, &Map<String, Value
 }
 
 /// Refuses an argument that has no place in the request: it would be lost without a word.
-fn refuse_unknown(call: &Value, arguments: &Arguments) -> Result<(), String> {
+fn refuse_unknown(call: &Value, arguments: &Arguments) -> Result<(), RequestError> {
     let mut known: Vec<&str> = parameters(call).map(|(name, _)| name.as_str()).collect();
     known.extend(body_properties(call));
     // A body that is no object is one argument as a whole.
@@ -169,14 +169,10 @@ fn refuse_unknown(call: &Value, arguments: &Arguments) -> Result<(), String> {
     let Some(unknown) = names.find(|name| !known.contains(&name.as_str())) else {
         return Ok(());
     };
-    Err(format!(
-        "{:?} is no argument of this operation; it takes {}",
-        excerpt(unknown, 60),
-        match known.is_empty() {
-            true => "none".to_owned(),
-            false => excerpt(&known.join(", "), 300),
-        }
-    ))
+    Err(RequestError::UnknownArgument {
+        name: unknown.clone(),
+        known: known.into_iter().map(str::to_owned).collect(),
+    })
 }
 
 /// A path of a document, which may hold a query, and a fragment that tells apart operations of one
@@ -205,7 +201,7 @@ impl Template {
     }
 
     /// The path with its placeholders filled in. No argument leaves its segment.
-    fn path(&self, values: &BTreeMap<&str, String>) -> Result<String, String> {
+    fn path(&self, values: &BTreeMap<&str, String>) -> Result<String, RequestError> {
         let mut segments = Vec::new();
         for declared in self.path.split('/') {
             let segment = filled(declared, values)?;
@@ -237,16 +233,14 @@ impl Template {
 }
 
 /// A text with the placeholders `{name}` filled in.
-fn filled(template: &str, values: &BTreeMap<&str, String>) -> Result<String, String> {
+fn filled(template: &str, values: &BTreeMap<&str, String>) -> Result<String, RequestError> {
     let mut text = String::new();
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('{') {
         text.push_str(before);
         let (name, after) = after.split_once('}').unwrap_or((after, ""));
         let Some(value) = values.get(name) else {
-            return Err(format!(
-                "the argument for {{{name}}} in the path is missing"
-            ));
+            return Err(RequestError::MissingPlaceholder(name.to_owned()));
         };
         text.push_str(value);
         rest = after;
@@ -255,18 +249,18 @@ fn filled(template: &str, values: &BTreeMap<&str, String>) -> Result<String, Str
     Ok(text)
 }
 
-fn not_a_segment(argument: &str, text: &str) -> String {
-    format!("`{argument}` is {text:?}, which is not a valid part of a path")
+fn not_a_segment(argument: &str, text: &str) -> RequestError {
+    RequestError::Segment {
+        argument: argument.to_owned(),
+        text: text.to_owned(),
+    }
 }
 
 /// The base URL with this path below its own, and this query after its own.
-fn joined(base: &Url, path: &str, query: &str) -> Result<Url, String> {
+fn joined(base: &Url, path: &str, query: &str) -> Result<Url, RequestError> {
     let mut url = base.clone();
     if path.split('/').any(leads_elsewhere) {
-        return Err(format!(
-            "the path {:?} leads out of the service's own paths",
-            excerpt(path, 80)
-        ));
+        return Err(RequestError::LeadsOut(path.to_owned()));
     }
     let slash = if path.is_empty() || path.starts_with('/') {
         ""
@@ -303,20 +297,21 @@ fn add_header(
     argument: &str,
     name: &str,
     value: &str,
-) -> Result<(), String> {
+) -> Result<(), RequestError> {
     // Header names have no case, so `Host` is forbidden as `host` is.
     let lower = name.to_ascii_lowercase();
     if FORBIDDEN_HEADERS.contains(&lower.as_str()) {
-        return Err(format!(
-            "`{argument}` would set the header {name}, which is not for arguments to set"
-        ));
+        return Err(RequestError::ForbiddenHeader {
+            argument: argument.to_owned(),
+            header: name.to_owned(),
+        });
     }
     let name = HeaderName::from_bytes(lower.as_bytes());
     let (Ok(name), Ok(parsed)) = (name, HeaderValue::from_str(value)) else {
-        return Err(format!(
-            "`{argument}` is {:?}, which is not valid in a header",
-            excerpt(value, 60)
-        ));
+        return Err(RequestError::HeaderValue {
+            argument: argument.to_owned(),
+            value: value.to_owned(),
+        });
     };
     headers.insert(name, parsed);
     Ok(())
@@ -330,7 +325,7 @@ mod tests {
 
     fn made(call: Value, arguments: Value) -> Result<Parts, String> {
         let base = Url::parse("https://api.test/v1/").unwrap();
-        parts(&call, &base, arguments.as_object().unwrap())
+        parts(&call, &base, arguments.as_object().unwrap()).map_err(|error| error.to_string())
     }
 
     fn url(call: Value, arguments: Value) -> String {
