@@ -1027,8 +1027,8 @@ fn source_of(tool: &Tool, result: &ToolResult) -> String {
     }
 }
 
-fn invalid(message: String) -> CallError {
-    (ErrorCode::InvalidArguments, message)
+fn invalid(message: impl Into<String>) -> CallError {
+    (ErrorCode::InvalidArguments, message.into())
 }
 
 fn work_of(planned: &[PlannedCall], are_plan_steps: bool) -> Work {

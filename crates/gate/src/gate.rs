@@ -206,8 +206,8 @@ impl Refusal {
         }
     }
 
-    fn denied(message: String) -> Self {
-        Refusal::new(ErrorCode::Denied, message)
+    fn denied(reason: impl ToString) -> Self {
+        Refusal::new(ErrorCode::Denied, reason.to_string())
     }
 }
 

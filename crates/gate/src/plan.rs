@@ -5,6 +5,7 @@
 //! field `order` of the result of step 1. A string that is only a reference takes the type of the
 //! value.
 
+mod error;
 pub mod written_call;
 
 use std::borrow::Cow;
@@ -17,6 +18,7 @@ use serde_json::{Map, Value};
 use toolscout_index::Tool;
 use utoipa::ToSchema;
 
+pub use self::error::{StepError, UnknownChoice};
 use self::written_call::{WrittenCall, without_trailing_commas};
 use crate::gate::{Caller, Change, CheckedCall, Class, Decision, Gate};
 use crate::llm::calls::MAX_ARGUMENT_BYTES;
@@ -76,15 +78,14 @@ impl OnInvalidStep {
     /// Reads a name.
     ///
     /// # Errors
-    /// A message with the names that there are.
-    pub fn parse(name: &str) -> Result<Self, String> {
+    /// [`UnknownChoice`], with the names that there are.
+    pub fn parse(name: &str) -> Result<Self, UnknownChoice> {
         match name {
             "refuse" => Ok(OnInvalidStep::Refuse),
             "skip" => Ok(OnInvalidStep::Skip),
-            _ => Err(format!(
-                "{name:?} is not one of {}",
-                OnInvalidStep::NAMES.join(", ")
-            )),
+            _ => Err(UnknownChoice {
+                name: name.to_owned(),
+            }),
         }
     }
 }
@@ -271,7 +272,7 @@ fn step(number: usize, action: &Value) -> Step {
     };
     let (action, arguments, problem) = match written_call(action) {
         Ok((name, arguments)) => (name, arguments, None),
-        Err(problem) => (quoted(action), Arguments::new(), Some(problem)),
+        Err(problem) => (quoted(action), Arguments::new(), Some(problem.to_string())),
     };
     Step {
         key: key.unwrap_or_else(|| number.to_string()),
@@ -286,21 +287,16 @@ fn step(number: usize, action: &Value) -> Step {
 ///
 /// # Errors
 /// What is wrong with the step.
-fn written_call(action: &Value) -> Result<(String, Arguments), String> {
+fn written_call(action: &Value) -> Result<(String, Arguments), StepError> {
     let Value::Object(fields) = action else {
-        return Err(format!("{} is not an action", quoted(action)));
+        return Err(StepError::NotAnAction(quoted(action)));
     };
-    let call = WrittenCall::of(fields, &STEP_FIELDS).ok_or("it has no `action`; name a tool")?;
+    let call = WrittenCall::of(fields, &STEP_FIELDS).ok_or(StepError::NoAction)?;
     let arguments = match call.arguments {
         Value::Null => Arguments::new(),
         Value::Object(arguments) => arguments,
         Value::String(text) => arguments::parse(&text)?,
-        other => {
-            return Err(format!(
-                "`arguments` must be an object, not {}",
-                quoted(&other)
-            ));
-        }
+        other => return Err(StepError::NotAnObject(quoted(&other))),
     };
     Ok((call.name, arguments))
 }
@@ -396,7 +392,10 @@ fn check_step(
     let references = references(&Value::Object(step.arguments.clone()), "");
     let mut needs = BTreeSet::new();
     let found_needs = collect_needs(step, &references, earlier, plan, &mut needs);
-    let problem = step.problem.clone().or(found_needs.err());
+    let problem = step
+        .problem
+        .clone()
+        .or(found_needs.err().map(|error| error.to_string()));
     let open: Vec<String> = references
         .into_iter()
         .map(|reference| reference.pointer)
@@ -461,23 +460,18 @@ fn collect_needs(
     earlier: &[&str],
     plan: &Plan,
     needs: &mut BTreeSet<String>,
-) -> Result<(), String> {
+) -> Result<(), StepError> {
     let keys: Vec<&str> = plan.steps.iter().map(|step| step.key.as_str()).collect();
     let referenced = references.iter().map(|reference| reference.step.as_str());
     for name in referenced.chain(step.after.iter().map(String::as_str)) {
         let Some(key) = key_of(name, &keys) else {
-            return Err(format!(
-                "it refers to step {:?}, which the plan does not have",
-                excerpt(name, QUOTED_CHARS)
-            ));
+            return Err(StepError::UnknownStep(name.to_owned()));
         };
         if key == step.key {
-            return Err("it refers to its own result".to_owned());
+            return Err(StepError::OwnResult);
         }
         if !earlier.contains(&key) {
-            return Err(format!(
-                "it refers to step {key}, which comes after it; steps run in order"
-            ));
+            return Err(StepError::LaterStep(key.to_owned()));
         }
         needs.insert(key.to_owned());
     }
@@ -620,7 +614,7 @@ impl Execution {
     ///
     /// # Errors
     /// What is too long, and what to do.
-    fn check_lengths(&self, position: usize) -> Result<(), String> {
+    fn check_lengths(&self, position: usize) -> Result<(), StepError> {
         let mut left = MAX_PLAN_BYTES;
         for step in &self.steps[..position] {
             let mut rest = left.min(MAX_ARGUMENT_BYTES);
@@ -633,13 +627,8 @@ impl Execution {
         let arguments = &self.steps[position].arguments;
         match self.measure_fields(arguments, &mut { most }) {
             Some(()) => Ok(()),
-            None if most == MAX_ARGUMENT_BYTES => Err(format!(
-                "its arguments have more than {MAX_ARGUMENT_BYTES} bytes with the results in them; refer to parts of results"
-            )),
-            None => Err(format!(
-                "the arguments of the plan's steps have more than {MAX_PLAN_BYTES} bytes with the results in them; make a \
-                 shorter plan"
-            )),
+            None if most == MAX_ARGUMENT_BYTES => Err(StepError::LongArguments),
+            None => Err(StepError::LongPlan),
         }
     }
 
@@ -757,7 +746,7 @@ impl Execution {
 
     /// A value with its references replaced. Replacements are data: references inside them are not
     /// replaced.
-    fn substitute(&self, value: &Value) -> Result<Value, String> {
+    fn substitute(&self, value: &Value) -> Result<Value, StepError> {
         match value {
             Value::String(text) => self.substitute_text(text),
             Value::Array(items) => items.iter().map(|item| self.substitute(item)).collect(),
@@ -766,7 +755,10 @@ impl Execution {
         }
     }
 
-    fn substitute_fields(&self, fields: &Map<String, Value>) -> Result<Map<String, Value>, String> {
+    fn substitute_fields(
+        &self,
+        fields: &Map<String, Value>,
+    ) -> Result<Map<String, Value>, StepError> {
         let mut substituted = Map::new();
         for (name, value) in fields {
             substituted.insert(name.clone(), self.substitute(value)?);
@@ -774,7 +766,7 @@ impl Execution {
         Ok(substituted)
     }
 
-    fn substitute_text(&self, text: &str) -> Result<Value, String> {
+    fn substitute_text(&self, text: &str) -> Result<Value, StepError> {
         let found = expressions(text);
         // A string that is only a reference takes the type of the value.
         if let [only] = found.as_slice()
@@ -793,14 +785,17 @@ impl Execution {
         Ok(substituted.into())
     }
 
-    fn value_of(&self, expression: &Expression) -> Result<Value, String> {
+    fn value_of(&self, expression: &Expression) -> Result<Value, StepError> {
         if let Some(value) = self.found(expression) {
             return Ok(value.into_owned());
         }
         let Expression { step, path, .. } = expression;
         Err(match self.referred(step) {
-            Some(_) => format!("the result of step {step} has no {}", path.join(".")),
-            None => format!("step {step} has no result"),
+            Some(_) => StepError::NoValue {
+                step: step.clone(),
+                path: path.join("."),
+            },
+            None => StepError::NoResult(step.clone()),
         })
     }
 
@@ -823,8 +818,11 @@ impl Execution {
     }
 }
 
-fn invalid(message: String) -> Box<ToolResult> {
-    Box::new(ToolResult::error(ErrorCode::InvalidArguments, message))
+fn invalid(error: StepError) -> Box<ToolResult> {
+    Box::new(ToolResult::error(
+        ErrorCode::InvalidArguments,
+        error.to_string(),
+    ))
 }
 
 /// The value at a path. The path may lead into JSON inside a string.

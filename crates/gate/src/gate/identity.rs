@@ -9,6 +9,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
+use thiserror::Error;
 use toolscout_index::Tool;
 
 use crate::gate::defaults;
@@ -32,18 +33,54 @@ const MAX_ENTITY_BYTES: usize = 12;
 /// longest arguments. This bounds the time of a check.
 const MAX_READ_BYTES: usize = 8 * MAX_ARGUMENT_BYTES;
 
+/// An argument that may name another user, in words for the model. It names the argument, but never the caller's
+/// identity.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub enum IdentityError {
+    /// The argument names another user.
+    #[error(
+        "{path} names {value}, and only the caller may be named here; leave it out, and it is filled in"
+    )]
+    NamesAnother {
+        /// JSON pointer to the argument.
+        path: String,
+        /// The beginning of what it names.
+        value: String,
+    },
+    /// The argument has to name the caller, and nobody knows the caller.
+    #[error(
+        "{path} has to name the caller, and the caller is unknown; ask for the identity to be given with the question"
+    )]
+    UnknownCaller {
+        /// JSON pointer to the argument.
+        path: String,
+    },
+    /// The argument is encoded too deeply, or in no JSON that can be read.
+    #[error(
+        "{path} may name a user in a form that cannot be checked, and only the caller may be named; \
+        give it as plain JSON, or leave the user out"
+    )]
+    Uncheckable {
+        /// JSON pointer to the argument.
+        path: String,
+    },
+    /// A default of the schema names another user.
+    #[error("the server would use a default of the tool's schema, and {0}")]
+    Default(Box<IdentityError>),
+}
+
 /// Fills in the caller where an argument is left out or blank, and refuses arguments that name
 /// another user, at any depth.
 ///
 /// # Errors
-/// A message for the model that names the argument, but never the caller's identity.
+/// [`IdentityError`].
 pub fn enforce(
     policies: &Policies,
     tool: &Tool,
     identity: Option<&str>,
     arguments: &mut Arguments,
     changes: &mut Vec<Change>,
-) -> Result<(), String> {
+) -> Result<(), IdentityError> {
     for binding in bindings(policies, tool, identity) {
         // Before the check, to which a blank name is one of another user.
         binding.fill_in(tool, arguments, changes)?;
@@ -62,7 +99,7 @@ pub fn confirm(
     tool: &Tool,
     identity: Option<&str>,
     arguments: &Arguments,
-) -> Result<(), String> {
+) -> Result<(), IdentityError> {
     let mut bindings = bindings(policies, tool, identity).peekable();
     if bindings.peek().is_none() {
         return Ok(());
@@ -71,9 +108,7 @@ pub fn confirm(
     for binding in bindings {
         binding.check_all(arguments)?;
         if let Err(problem) = binding.check_all(&assumed) {
-            return Err(format!(
-                "the server would use a default of the tool's schema, and {problem}"
-            ));
+            return Err(IdentityError::Default(Box::new(problem)));
         }
     }
     Ok(())
@@ -114,7 +149,7 @@ struct Binding<'a> {
 }
 
 impl Binding<'_> {
-    fn check_all(&self, arguments: &Arguments) -> Result<(), String> {
+    fn check_all(&self, arguments: &Arguments) -> Result<(), IdentityError> {
         for (key, value) in arguments {
             self.check_field(key, &Node::of(value), "", 0)?;
         }
@@ -128,25 +163,25 @@ impl Binding<'_> {
         value: &Node,
         path: &str,
         encodings: usize,
-    ) -> Result<(), String> {
+    ) -> Result<(), IdentityError> {
         // Names are compared without case and separators and with escapes decoded, since a server
         // may read `user\u005fid` as `user_id`.
         let path = format!("{path}/{key}");
         if normalized_name(&unescaped(key)) == self.name && !matches!(value, Node::Null) {
             let Some(required) = self.required else {
-                return Err(unknown_caller(&path));
+                return Err(IdentityError::UnknownCaller { path });
             };
             if !value.equals(required) {
-                return Err(format!(
-                    "{path} names {}, and only the caller may be named here; leave it out, and it is filled in",
-                    excerpt(&value.to_string(), 60)
-                ));
+                return Err(IdentityError::NamesAnother {
+                    path,
+                    value: excerpt(&value.to_string(), 60),
+                });
             }
         }
         self.check(value, &path, encodings)
     }
 
-    fn check(&self, value: &Node, path: &str, encodings: usize) -> Result<(), String> {
+    fn check(&self, value: &Node, path: &str, encodings: usize) -> Result<(), IdentityError> {
         match value {
             Node::Null | Node::Scalar(_) => Ok(()),
             Node::Text(text) => self.check_text(text, path, encodings),
@@ -166,7 +201,7 @@ impl Binding<'_> {
     }
 
     /// Checks a string that may hold JSON, as it is and with each layer of escapes decoded.
-    fn check_text(&self, text: &str, path: &str, encodings: usize) -> Result<(), String> {
+    fn check_text(&self, text: &str, path: &str, encodings: usize) -> Result<(), IdentityError> {
         let mut form = text.to_owned();
         // Every layer is checked, not only the last: which one a server decodes is not known.
         for _ in 0..=MAX_UNESCAPES {
@@ -185,7 +220,7 @@ impl Binding<'_> {
         }
     }
 
-    fn check_form(&self, text: &str, path: &str, encodings: usize) -> Result<(), String> {
+    fn check_form(&self, text: &str, path: &str, encodings: usize) -> Result<(), IdentityError> {
         // Some parsers skip a byte order mark, as they skip whitespace.
         let text = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
         if !text.starts_with(['{', '[', '"']) {
@@ -219,7 +254,7 @@ impl Binding<'_> {
         tool: &Tool,
         arguments: &mut Arguments,
         changes: &mut Vec<Change>,
-    ) -> Result<(), String> {
+    ) -> Result<(), IdentityError> {
         let Some(Value::Object(properties)) = tool.input_schema.get("properties") else {
             return Ok(());
         };
@@ -235,7 +270,7 @@ impl Binding<'_> {
             }
             let path = format!("/{declared}");
             let Some(required) = self.required else {
-                return Err(unknown_caller(&path));
+                return Err(IdentityError::UnknownCaller { path });
             };
             let from = arguments.insert(declared.clone(), required.into());
             changes.push(Change {
@@ -355,17 +390,10 @@ impl<'de> Visitor<'de> for NodeVisitor {
     }
 }
 
-fn unknown_caller(path: &str) -> String {
-    format!(
-        "{path} has to name the caller, and the caller is unknown; ask for the identity to be given with the question"
-    )
-}
-
-fn uncheckable(path: &str) -> String {
-    format!(
-        "{path} may name a user in a form that cannot be checked, and only the caller may be named; \
-        give it as plain JSON, or leave the user out"
-    )
+fn uncheckable(path: &str) -> IdentityError {
+    IdentityError::Uncheckable {
+        path: path.to_owned(),
+    }
 }
 
 /// A name's letters and digits only, without case, characters that look alike folded into one.
@@ -472,6 +500,7 @@ mod tests {
         let mut arguments = arguments.as_object().unwrap().clone();
         enforce(&policies, &tool, identity, &mut arguments, &mut Vec::new())
             .map(|()| arguments.into())
+            .map_err(|error| error.to_string())
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Value, json};
+use thiserror::Error;
 use toolscout_index::Tool;
 
 use crate::tools::schema_cost::SchemaCosts;
@@ -17,8 +18,8 @@ const MAX_VIOLATIONS: usize = 5;
 /// Parses the text of a call's arguments. Empty text means no arguments.
 ///
 /// # Errors
-/// A message for the model: what is wrong and where.
-pub fn parse(text: &str) -> Result<Arguments, String> {
+/// [`ArgumentsError`] for a text that is no object.
+pub fn parse(text: &str) -> Result<Arguments, ArgumentsError> {
     if text.trim().is_empty() {
         return Ok(Arguments::new());
     }
@@ -27,14 +28,34 @@ pub fn parse(text: &str) -> Result<Arguments, String> {
         Ok(Value::Null) => Ok(Arguments::new()),
         // Some models encode the object twice.
         Ok(Value::String(inner)) if inner.trim_start().starts_with('{') => parse(&inner),
-        Ok(other) => Err(format!(
-            "the arguments must be a JSON object, not {}",
-            excerpt(&other.to_string(), 80)
-        )),
-        Err(error) => Err(format!(
-            "the arguments are not valid JSON: {error}; they begin with {}",
-            excerpt(text, 80)
-        )),
+        Ok(other) => Err(ArgumentsError::NotAnObject(excerpt(&other.to_string(), 80))),
+        Err(error) => Err(ArgumentsError::NotJson {
+            error,
+            beginning: excerpt(text, 80),
+        }),
+    }
+}
+
+/// Why a text holds no arguments, in words for the model.
+#[derive(Debug, Error)]
+pub enum ArgumentsError {
+    /// It is this value.
+    #[error("the arguments must be a JSON object, not {0}")]
+    NotAnObject(String),
+    /// It is no JSON, or has a key twice.
+    #[error("the arguments are not valid JSON: {error}; they begin with {beginning}")]
+    NotJson {
+        /// What is wrong, and where.
+        error: serde_json::Error,
+        /// The beginning of the text.
+        beginning: String,
+    },
+}
+
+/// For places that hand messages of many kinds to the model.
+impl From<ArgumentsError> for String {
+    fn from(error: ArgumentsError) -> Self {
+        error.to_string()
     }
 }
 
@@ -265,15 +286,17 @@ mod tests {
     #[test]
     fn arguments_are_parsed_as_models_write_them() {
         for text in ["", "  ", "{}", "null"] {
-            assert_eq!(parse(text), Ok(Arguments::new()), "{text:?}");
+            assert_eq!(parse(text).unwrap(), Arguments::new(), "{text:?}");
         }
         assert_eq!(parse(r#""{\"a\":1}""#).unwrap()["a"], 1);
         assert!(
             parse("[1]")
                 .unwrap_err()
+                .to_string()
                 .contains("must be a JSON object, not [1]")
         );
-        assert!(parse(r#"{"a": tru"#).unwrap_err().contains("line 1 column"));
+        let message = parse(r#"{"a": tru"#).unwrap_err().to_string();
+        assert!(message.contains("line 1 column"));
     }
 
     /// A tool whose argument `x` has this schema.
