@@ -899,7 +899,7 @@ impl<'a> Reader<'a> {
         let bundle = openapi::Bundle::new(&self.options.other_files, &mut read);
         match bundle.complete(document) {
             Ok(()) => Ok(()),
-            Err(reason) => Err(self.unreadable(reason)),
+            Err(reason) => Err(self.unreadable(reason.to_string())),
         }
     }
 

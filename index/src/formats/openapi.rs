@@ -17,12 +17,14 @@ use crate::tool::{MAX_NAME_BYTES, Tool, ToolId, empty_schema};
 mod bundled;
 mod files;
 mod names;
+mod problem;
 mod refs;
 mod request;
 
 pub(super) use files::Bundle;
 pub use files::OtherFiles;
 use names::Wanted;
+use problem::DocumentError;
 use refs::{Document, Expansion};
 pub use request::BodyKind;
 use request::Placement;
@@ -106,12 +108,12 @@ pub(super) fn read(
 fn broken_path(root: &Value, path: &str, path_item: &Value) -> Option<Operation> {
     let reason = match refs::follow(root, path_item) {
         Ok(Value::Object(_)) => return None,
-        Ok(_) => "its path item is no object".to_owned(),
+        Ok(_) => DocumentError::PathItem,
         Err(reason) => reason,
     };
     Some(Operation {
         name: path.to_owned(),
-        tool: Err(Error::invalid_tool(path, reason)),
+        tool: Err(Error::invalid_tool(path, reason.to_string())),
         copied_bytes: 0,
         warnings: Vec::new(),
     })
@@ -336,7 +338,7 @@ impl Endpoint<'_> {
         let mut expansion = document.expansion();
         let mut request = match self.request(&mut expansion) {
             Ok(request) => request,
-            Err(reason) => return Err(Error::invalid_tool(id.to_string(), reason)),
+            Err(reason) => return Err(Error::invalid_tool(id.to_string(), reason.to_string())),
         };
         let mut tool = Tool::of_id(id);
         warnings.append(&mut request.warnings);
@@ -362,9 +364,9 @@ impl Endpoint<'_> {
     }
 
     /// The request of the operation, or why no tool can make it.
-    fn request(&self, expansion: &mut Expansion) -> Result<OperationRequest, String> {
+    fn request(&self, expansion: &mut Expansion) -> Result<OperationRequest, DocumentError> {
         if !self.operation.target.is_object() {
-            return Err("its operation is no object".into());
+            return Err(DocumentError::Operation);
         }
         // `Part::of` takes a broken reference for itself, which is an object too.
         refs::follow(self.root, self.operation.declared)?;
@@ -406,7 +408,7 @@ impl Endpoint<'_> {
         &self,
         request: &mut OperationRequest,
         expansion: &mut Expansion,
-    ) -> Result<(), String> {
+    ) -> Result<(), DocumentError> {
         // The operation's list comes first, and `seen` keeps the first of two.
         let lists = [self.operation, self.path_item]
             .map(|owner| owner.get("parameters").and_then(Value::as_array));
@@ -417,7 +419,7 @@ impl Endpoint<'_> {
                 parameter.get("name").and_then(Value::as_str),
                 parameter.get("in").and_then(Value::as_str),
             ) else {
-                return Err("one of its parameters has no `name` or no `in`".into());
+                return Err(DocumentError::NamelessParameter);
             };
             match Placement::of(name, place) {
                 Placement::Ignored => {}
@@ -464,7 +466,7 @@ impl Endpoint<'_> {
         request: &mut OperationRequest,
         expansion: &mut Expansion,
         parameter: Parameter,
-    ) -> Result<(), String> {
+    ) -> Result<(), DocumentError> {
         if let Some(text) = parameter.value.get("description") {
             expansion.spend_all(text)?;
         }
@@ -502,7 +504,7 @@ impl Endpoint<'_> {
         &self,
         request: &mut OperationRequest,
         expansion: &mut Expansion,
-    ) -> Result<(), String> {
+    ) -> Result<(), DocumentError> {
         let Some(declared) = self.operation.get("requestBody") else {
             return Ok(());
         };
@@ -546,7 +548,7 @@ impl Endpoint<'_> {
     fn declared_output(
         &self,
         expansion: &mut Expansion,
-    ) -> Result<Option<Map<String, Value>>, String> {
+    ) -> Result<Option<Map<String, Value>>, DocumentError> {
         let responses = self.operation.get("responses").unwrap_or(&Value::Null);
         let Some(declared) = responses.get("200").or(responses.get("201")) else {
             return Ok(None);
@@ -777,7 +779,7 @@ impl Parameter<'_> {
         target.insert("in".into(), self.place.into());
         target.insert("name".into(), self.name.into());
         let content_type = preferred_content(self.value).map(|(kind, _)| kind);
-        warnings.extend(request::add_style(&mut target, self.value, content_type).err());
+        warnings.extend(request::add_style(&mut target, self.value, content_type));
         target
     }
 }

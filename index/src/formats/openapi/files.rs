@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::bundled::{FILES_KEY, UNREADABLE};
+use super::problem::{DocumentError, FileLimit};
 use super::refs::{DATA_KEYWORDS, NAME_KEYWORDS, percent_decode, reference};
 
 /// Files that are read for one document. The largest public set has some 3,000.
@@ -16,8 +17,6 @@ const MAX_FILES: usize = 10_000;
 const MAX_BYTES: usize = 256 << 20;
 /// Longest chain of files, each of which is named by the one before.
 const MAX_CHAIN: usize = 64;
-/// Files that a message lists.
-const MAX_LISTED: usize = 10;
 /// Levels of a document that are looked through; the parser refuses deeper ones.
 const MAX_LEVELS: usize = 130;
 /// Keys whose value has no part in a request.
@@ -99,14 +98,14 @@ impl<'a> Bundle<'a> {
     /// Puts what is referred to into the document, and points the references there.
     ///
     /// # Errors
-    /// A message with the files, where none may be read, or with the first that cannot be.
-    pub fn complete(mut self, root: &mut Value) -> Result<(), String> {
+    /// [`DocumentError`] with the files, if none may be read, or with the first that cannot be.
+    pub fn complete(mut self, root: &mut Value) -> Result<(), DocumentError> {
         if names_anchors(root, 0) {
             self.anchors = anchors(root);
         }
         self.look_through(root, "", 0, 0);
         if !self.missing.is_empty() {
-            return Err(self.refused());
+            return Err(DocumentError::OtherFiles(self.missing));
         }
         let mut files = Map::new();
         while let Some((name, chain)) = self.waiting.pop_front() {
@@ -120,16 +119,14 @@ impl<'a> Bundle<'a> {
         Ok(())
     }
 
-    fn file(&mut self, name: &str, chain: usize) -> Result<Value, String> {
+    fn file(&mut self, name: &str, chain: usize) -> Result<Value, DocumentError> {
         if self.seen.len() > MAX_FILES {
-            let reason = format!("to more than {MAX_FILES} files in all");
-            return Err(too_much(name, &reason));
+            return Err(too_much(name, FileLimit::Count(MAX_FILES)));
         }
         if chain > MAX_CHAIN {
-            let reason = format!("more than {MAX_CHAIN} files name each other in a row");
-            return Err(too_much(name, &reason));
+            return Err(too_much(name, FileLimit::Chain(MAX_CHAIN)));
         }
-        let read = self.files.0.as_ref().ok_or("no files are read here")?;
+        let read = self.files.0.as_ref().ok_or(DocumentError::NoFiles)?;
         let bytes = match read(name) {
             Ok(bytes) => bytes,
             // An error only where the file is needed: the reason stands in its place.
@@ -137,9 +134,7 @@ impl<'a> Bundle<'a> {
         };
         self.bytes += bytes.len();
         if self.bytes > MAX_BYTES {
-            let limit = MAX_BYTES >> 20;
-            let reason = format!("its files have more than {limit} MiB together");
-            return Err(too_much(name, &reason));
+            return Err(too_much(name, FileLimit::Mebibytes(MAX_BYTES >> 20)));
         }
         match (self.read)(&bytes, name) {
             Ok(value) => Ok(value),
@@ -230,34 +225,13 @@ impl<'a> Bundle<'a> {
         }
         *target = pointed;
     }
-
-    fn refused(&self) -> String {
-        let count = self.missing.len();
-        let listed: Vec<&str> = self
-            .missing
-            .iter()
-            .take(MAX_LISTED)
-            .map(String::as_str)
-            .collect();
-        let more = match count.saturating_sub(MAX_LISTED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let noun = if count == 1 {
-            "another file"
-        } else {
-            "other files"
-        };
-        format!(
-            "it refers to {noun}, without which its tools are not whole: {}{more}; `toolscout add --follow-refs` reads \
-             files beside the document and below its folder, or bundle them into one",
-            listed.join(", ")
-        )
-    }
 }
 
-fn too_much(file: &str, reason: &str) -> String {
-    format!("it refers to the file {file:?}, and {reason}; bundle what is needed into one file")
+fn too_much(file: &str, limit: FileLimit) -> DocumentError {
+    DocumentError::FileLimit {
+        file: file.to_owned(),
+        limit,
+    }
 }
 
 fn is_data(keyword: &str) -> bool {

@@ -6,6 +6,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use super::bundled;
+use super::problem::DocumentError;
 use crate::schema;
 
 /// Longest chain of references to references.
@@ -34,8 +35,11 @@ pub(super) const NAME_KEYWORDS: [&str; 5] = [
 /// The value itself, or the target of its chain of local references.
 ///
 /// # Errors
-/// A message that names the reference that is missing, circular, or outside the document.
-pub(super) fn follow<'a>(root: &'a Value, mut value: &'a Value) -> Result<&'a Value, String> {
+/// [`DocumentError`] for a reference that is missing, circular, or outside the document.
+pub(super) fn follow<'a>(
+    root: &'a Value,
+    mut value: &'a Value,
+) -> Result<&'a Value, DocumentError> {
     // Counting finds circles without a set of the references seen.
     for _ in 0..MAX_HOPS {
         let Some(reference) = reference(value) else {
@@ -43,15 +47,13 @@ pub(super) fn follow<'a>(root: &'a Value, mut value: &'a Value) -> Result<&'a Va
         };
         value = target_of(root, reference)?;
     }
-    Err(format!(
-        "its references go in a circle, or through more than {MAX_HOPS} others"
-    ))
+    Err(DocumentError::Circle { most: MAX_HOPS })
 }
 
 /// The place that a reference names.
-fn target_of<'a>(root: &'a Value, reference: &str) -> Result<&'a Value, String> {
+fn target_of<'a>(root: &'a Value, reference: &str) -> Result<&'a Value, DocumentError> {
     let Some(pointer) = pointer(reference) else {
-        return Err(outside(reference));
+        return Err(DocumentError::Outside(reference.to_owned()));
     };
     match at(root, root, &pointer, 0) {
         Some(target) => Ok(target),
@@ -107,13 +109,13 @@ impl<'a> Expansion<'_, 'a> {
     /// placeholder that explains why it is not.
     ///
     /// # Errors
-    /// A message that names the missing reference, or says that the document is too large.
-    pub fn expand(&mut self, schema: &Value) -> Result<Value, String> {
+    /// [`DocumentError`] for a missing reference, and for a document that is too large.
+    pub fn expand(&mut self, schema: &Value) -> Result<Value, DocumentError> {
         let expanded = self.schema(schema, 0)?;
         Ok(schema::modern_value(&expanded))
     }
 
-    fn schema(&mut self, schema: &Value, depth: usize) -> Result<Value, String> {
+    fn schema(&mut self, schema: &Value, depth: usize) -> Result<Value, DocumentError> {
         self.spend(schema)?;
         match schema {
             Value::Object(fields) => match reference(schema) {
@@ -131,7 +133,11 @@ impl<'a> Expansion<'_, 'a> {
         }
     }
 
-    fn keywords(&mut self, fields: &Map<String, Value>, depth: usize) -> Result<Value, String> {
+    fn keywords(
+        &mut self,
+        fields: &Map<String, Value>,
+        depth: usize,
+    ) -> Result<Value, DocumentError> {
         let mut expanded = Map::new();
         for (keyword, value) in fields {
             expanded.insert(keyword.clone(), self.keyword(keyword, value, depth + 1)?);
@@ -139,7 +145,12 @@ impl<'a> Expansion<'_, 'a> {
         Ok(expanded.into())
     }
 
-    fn keyword(&mut self, keyword: &str, value: &Value, depth: usize) -> Result<Value, String> {
+    fn keyword(
+        &mut self,
+        keyword: &str,
+        value: &Value,
+        depth: usize,
+    ) -> Result<Value, DocumentError> {
         if DATA_KEYWORDS.contains(&keyword) || keyword.starts_with("x-") {
             self.spend_all(value)?;
             return Ok(value.clone());
@@ -150,7 +161,11 @@ impl<'a> Expansion<'_, 'a> {
         }
     }
 
-    fn named(&mut self, schemas: &Map<String, Value>, depth: usize) -> Result<Value, String> {
+    fn named(
+        &mut self,
+        schemas: &Map<String, Value>,
+        depth: usize,
+    ) -> Result<Value, DocumentError> {
         // A schema is never a text, so this `$ref` names where the schemas are.
         if let Some(Value::String(reference)) = schemas.get("$ref") {
             let target = self.target(reference)?;
@@ -171,8 +186,8 @@ impl<'a> Expansion<'_, 'a> {
     /// Counts a value that is copied unchanged.
     ///
     /// # Errors
-    /// A message that the document is too large.
-    pub fn spend_all(&mut self, value: &Value) -> Result<(), String> {
+    /// [`DocumentError::TooLarge`].
+    pub fn spend_all(&mut self, value: &Value) -> Result<(), DocumentError> {
         self.spend(value)?;
         match value {
             Value::Object(fields) => {
@@ -195,7 +210,7 @@ impl<'a> Expansion<'_, 'a> {
         reference: &str,
         fields: &Map<String, Value>,
         depth: usize,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, DocumentError> {
         let target = self.target(reference)?;
         let pointer = pointer(reference).unwrap_or_default();
         if self.share == 0 || depth >= MAX_EXPANSION_DEPTH || self.open.contains(&pointer) {
@@ -223,11 +238,11 @@ impl<'a> Expansion<'_, 'a> {
         Ok(expanded)
     }
 
-    fn target(&self, reference: &str) -> Result<&'a Value, String> {
+    fn target(&self, reference: &str) -> Result<&'a Value, DocumentError> {
         target_of(self.document.root, reference)
     }
 
-    fn spend(&mut self, value: &Value) -> Result<(), String> {
+    fn spend(&mut self, value: &Value) -> Result<(), DocumentError> {
         let cost = 1 + value.as_str().map_or(0, str::len) / BYTES_PER_NODE;
         // What is outside references is bounded by the length of the document, so it is not charged
         // to the operation.
@@ -235,10 +250,9 @@ impl<'a> Expansion<'_, 'a> {
             self.share = self.share.saturating_sub(cost);
         }
         let Some(left) = self.document.left.checked_sub(cost) else {
-            let limit = 2 * MAX_NODES_PER_DOCUMENT;
-            return Err(format!(
-                "the document's schemas expand to more than {limit} nodes; include fewer paths or tags"
-            ));
+            return Err(DocumentError::TooLarge {
+                most: 2 * MAX_NODES_PER_DOCUMENT,
+            });
         };
         self.document.left = left;
         Ok(())
@@ -301,14 +315,13 @@ pub(super) fn percent_decode(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-fn dangling(root: &Value, reference: &str) -> String {
+fn dangling(root: &Value, reference: &str) -> DocumentError {
     let declared = bundled::as_declared(reference);
     match bundled::unreadable(root, reference) {
-        Some(reason) => format!("it refers to {declared:?}, which cannot be read: {reason}"),
-        None => format!("it refers to {declared:?}, which is not in the document"),
+        Some(reason) => DocumentError::Unreadable {
+            reference: declared,
+            reason: reason.to_owned(),
+        },
+        None => DocumentError::Missing(declared),
     }
-}
-
-fn outside(reference: &str) -> String {
-    format!("{reference:?} lies outside the document and its folder; bundle it into one file")
 }

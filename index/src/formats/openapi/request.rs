@@ -156,15 +156,13 @@ fn is_style(style: &str, place: &str) -> bool {
     }
 }
 
-/// Adds how a parameter is written to its target.
-///
-/// # Errors
-/// A warning for a style that does not exist there; the usual one is taken.
+/// Adds how a parameter is written to its target. Returns a warning for a style that does not exist there; the usual
+/// one is taken.
 pub(super) fn add_style(
     target: &mut Map<String, Value>,
     parameter: &Value,
     content_type: Option<&str>,
-) -> Result<(), String> {
+) -> Option<String> {
     let place = target["in"].as_str().unwrap_or_default().to_owned();
     for key in ["explode", "allowReserved", "collectionFormat"] {
         if let Some(value) = parameter.get(key) {
@@ -181,17 +179,15 @@ pub(super) fn add_style(
     if let Some(content_type) = content_type {
         target.insert("content_type".into(), content_type.into());
     }
-    let Some(style) = parameter.get("style") else {
-        return Ok(());
-    };
+    let style = parameter.get("style")?;
     if let Some(known) = style.as_str()
         && is_style(known, &place)
     {
         target.insert("style".into(), known.into());
-        return Ok(());
+        return None;
     }
     let name = target["name"].as_str().unwrap_or_default();
-    Err(format!(
+    Some(format!(
         "the parameter {} is written in the usual style of a {place} parameter: its style {} does not exist there",
         quoted(name),
         cut(&style.to_string())
