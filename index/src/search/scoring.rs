@@ -18,10 +18,11 @@ use crate::query::{Fusion, Mode};
 use crate::tool::ToolId;
 use crate::top_k;
 
-/// The share of the clauses in a request's score; the rest is the request as a whole.
+/// The share of the clauses in a request's score; the rest is the request as a whole. Equal shares were chosen by
+/// hand. "What each part is worth" in BENCHMARKS.md has what clauses add: .015 of nDCG@10 by table.
 const CLAUSES_SHARE: f32 = 0.5;
 /// The weight of the dense legs for a tool in another language than the request: the words they
-/// share are names.
+/// share are names. This weight and the next three were chosen by hand.
 const CROSS_LANGUAGE_DENSE_WEIGHT: f32 = 0.9;
 /// The same for an English request: the names of tools are often English where their descriptions
 /// are not.
@@ -31,13 +32,13 @@ const FROM_ENGLISH_DENSE_WEIGHT: f32 = 0.75;
 const CJK_DENSE_WEIGHT: f32 = 0.5;
 /// The same for other languages.
 const OTHER_DENSE_WEIGHT: f32 = 0.6;
-/// The hits that the confidence is about.
+/// The hits that the confidence is about: as many as `success at 5` of the measurements counts.
 const FIRST_HITS: usize = 5;
-/// The highest confidence in an answer to a request that says nothing.
+/// The highest confidence in an answer to a request that says nothing. Chosen by hand.
 const NONSENSE_CONFIDENCE: f32 = 0.05;
 /// What a request that was asked before, word for word, adds to its tool's score; less, the less
 /// similar it is. Above 1, so that the tool called for the very same request comes before the best
-/// match by content.
+/// match by content; by how much was chosen by hand.
 const MEMORY_WEIGHT: f32 = 1.2;
 /// The best tools by rough scores that are scored again exactly: several times the ranker's
 /// candidates and the most hits of a query by the formula, and for each leg as many as its features
@@ -45,7 +46,7 @@ const MEMORY_WEIGHT: f32 = 1.2;
 const LIKELY: usize = 256;
 const LIKELY_BY_LEG: usize = 64;
 /// The worst tools of each leg by rough scores, which are scored again exactly too: all scores are
-/// scaled from that of the worst.
+/// scaled from that of the worst. How many was chosen by hand.
 const LEAST_SIMILAR: usize = 32;
 
 /// Everything known about one request before its hits are chosen.
