@@ -179,7 +179,7 @@ impl Searcher {
             version: self.version.clone(),
             followed: self.followed.clone(),
             settings: self.settings.clone(),
-            has_other_kinds: rows.iter().any(|row| !row.kind.is_tool()),
+            tool_rows: crate::search::ToolRows::of(&rows),
             unsaved_tools: 0,
             is_verified: AtomicBool::new(true),
             memory_bytes: 0,

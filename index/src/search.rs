@@ -25,10 +25,12 @@ mod rerank;
 mod row;
 mod scoring;
 mod spelling;
+mod tool_rows;
 mod translation;
 mod unmatched;
 pub(crate) mod words;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -41,7 +43,7 @@ use crate::embed::{StaticTable, encoder};
 use crate::enrichment::Enrichment;
 use crate::error::Result;
 use crate::exact_names::Names;
-use crate::hit::{Degraded, DegradedCause, Match, NoMatchReason, Results, Timings};
+use crate::hit::{Degraded, DegradedCause, Match, NoMatch, NoMatchReason, Results, Timings};
 use crate::kind::Kind;
 use crate::language::Language;
 use crate::lexical::LexicalSearcher;
@@ -65,6 +67,7 @@ use request::{QueryVectors, RequestTexts};
 pub use rerank::RankerSample;
 pub(crate) use row::Row;
 use scoring::RequestScores;
+pub(crate) use tool_rows::ToolRows;
 pub(crate) use translation::Translator;
 pub(crate) use words::Words;
 
@@ -83,8 +86,8 @@ pub struct Searcher {
     pub(crate) settings: Settings,
     /// Every tool, by id, so that a row's position also breaks ties.
     pub(crate) rows: Vec<Arc<Row>>,
-    /// Whether some of them are no tools, so that a search that wants tools alone has to look.
-    pub(crate) has_other_kinds: bool,
+    /// Which of them are tools.
+    pub(crate) tool_rows: ToolRows,
     /// How many of them the file of all tools lacks.
     pub(crate) unsaved_tools: usize,
     /// True once all of them were read from the database, and not only from that file.
@@ -148,7 +151,7 @@ struct Search<'a> {
     variant: Variant,
     parts: Parts,
     /// True by position for tools that pass the filter; `None` without a filter.
-    allowed: Option<Vec<bool>>,
+    allowed: Option<Cow<'a, [bool]>>,
     /// True by position for tools that the owner has switched off; `None` without any. Not a part of the
     /// filter, with which a search would have to scan where it has a graph.
     off: Option<&'a [bool]>,
@@ -177,62 +180,25 @@ impl Searcher {
             self.score_requests(query, parameters, &mut degraded, &mut timings);
         let deadline = Deadline::of(query.effort, clock);
         let ranking = Instant::now();
-        for (request, scores) in requests.iter().zip(&mut scores) {
-            if search.is_in_time_to_rank(scores, deadline) {
-                (scores.ranker_output, scores.reranked) =
-                    rerank::rerank(&search, request, scores).unzip();
-            } else if degraded.is_none() {
-                // An earlier cause stays: it has the larger effect.
-                degraded = Some(deadline.missed());
-            }
-            // After the ranker, whose confidence limits what similar requests may change.
-            search.add_memory_scores(request, scores);
-            search.curate(request, scores);
+        if !search.rerank(&requests, &mut scores, deadline) {
+            // An earlier cause stays: it has the larger effect.
+            degraded.get_or_insert_with(|| deadline.missed());
         }
         timings.rank_ms += ms_since(ranking);
         let choosing = Instant::now();
         let (hits, no_match) = search.rank(&requests, &scores);
         let near = search.near(&hits, &scores);
         let better_hidden = search.better_hidden(&scores);
-        let matched = match &no_match {
-            Some(_) => Match::None,
-            None => scoring::match_of_all(&scores),
-        };
-        // The filter hides tools that fit better.
-        let matched = match better_hidden {
-            0 => matched,
-            _ => matched.min(Match::Possible),
-        };
+        let matched = match_of(&scores, no_match.as_ref(), better_hidden);
         let unmatched = match matched {
             // A word that nothing matches is then most often a value: a name, a place.
             Match::Good => Vec::new(),
             _ => search.unmatched(&requests, &hits),
         };
         timings.fuse_ms += ms_since(choosing);
-        let confidence = match &no_match {
-            // The scores are those of tools that the filter leaves out.
-            Some(no_match)
-                if matches!(
-                    no_match.reason,
-                    NoMatchReason::Filter { .. } | NoMatchReason::Kinds { .. }
-                ) =>
-            {
-                None
-            }
-            _ => scoring::highest_confidence(&scores),
-        };
         timings.total_ms = ms_since(clock);
-        let mut work = self.work(search.parts, &requests);
-        if let Some(degraded) = &degraded
-            && degraded.cause.is_failed_embedder()
-        {
-            self.leave_out_failure(&mut work, timings.embed_ms);
-        }
-        // Fusion and ranking are part of every search, as the lexical leg is, so the model counts
-        // their time with it.
-        let by_tool_ms = timings.lexical_ms + timings.fuse_ms + timings.rank_ms;
-        self.cost_model
-            .learn(&work, timings.embed_ms, by_tool_ms, timings.dense_ms);
+        let work = self.work(search.parts, &requests);
+        self.learn_speed(work, degraded.as_ref(), &timings);
         Ok(Results {
             hits,
             near,
@@ -241,11 +207,11 @@ impl Searcher {
             embedders: scoring::contributing_embedders(&scores),
             degraded,
             matched,
+            confidence: confidence_of(&scores, no_match.as_ref()),
             no_match,
             unmatched,
             better_hidden,
             signals: scoring::strongest_signals(&scores),
-            confidence,
             timings,
             generation: self.generation(),
         })
@@ -532,10 +498,7 @@ impl Searcher {
 
     /// Number of tools, without items of other kinds.
     pub fn tool_count(&self) -> usize {
-        match self.has_other_kinds {
-            true => self.rows.iter().filter(|row| row.kind.is_tool()).count(),
-            false => self.rows.len(),
-        }
+        self.tool_rows.count()
     }
 
     /// Whether a search for tools alone keeps most of what it finds.
@@ -667,9 +630,9 @@ impl Searcher {
     }
 
     /// True by position for items that pass the filter; `None` where all do.
-    fn allowed(&self, filter: &Filter) -> Option<Vec<bool>> {
-        if filter.is_empty() && !self.has_other_kinds {
-            return None;
+    fn allowed(&self, filter: &Filter) -> Option<Cow<'_, [bool]>> {
+        if filter.is_empty() {
+            return self.tool_rows.by_position().map(Cow::Borrowed);
         }
         // Reading every tool's labels is slow, so a filter by id alone reads none.
         let reads_content = filter.reads_content();
@@ -688,7 +651,7 @@ impl Searcher {
                     && (!reads_content || filter.accepts_labels(row.labels())),
             );
         }
-        Some(allowed)
+        Some(Cow::Owned(allowed))
     }
 
     fn duplicates(&self) -> &Duplicates {
@@ -821,6 +784,20 @@ impl Searcher {
         false
     }
 
+    /// Teaches the cost model how long a search took.
+    fn learn_speed(&self, mut work: Work, degraded: Option<&Degraded>, timings: &Timings) {
+        if let Some(degraded) = degraded
+            && degraded.cause.is_failed_embedder()
+        {
+            self.leave_out_failure(&mut work, timings.embed_ms);
+        }
+        // Fusion and ranking are part of every search, as the lexical leg is, so the model counts
+        // their time with it.
+        let by_tool_ms = timings.lexical_ms + timings.fuse_ms + timings.rank_ms;
+        self.cost_model
+            .learn(&work, timings.embed_ms, by_tool_ms, timings.dense_ms);
+    }
+
     /// Leaves the work of embedding out where it failed sooner than it usually takes: that says
     /// nothing about its speed.
     fn leave_out_failure(&self, work: &mut Work, embed_ms: f64) {
@@ -880,6 +857,52 @@ impl Searcher {
             }
         }
         all
+    }
+}
+
+impl Search<'_> {
+    /// Reorders the best tools of each request, by the ranker, the usage memory and the owner. Returns whether there
+    /// was time for the ranker.
+    fn rerank(
+        &self,
+        requests: &[RequestTexts],
+        all_scores: &mut [RequestScores],
+        deadline: Deadline,
+    ) -> bool {
+        let mut in_time = true;
+        for (request, scores) in requests.iter().zip(all_scores) {
+            if self.is_in_time_to_rank(scores, deadline) {
+                (scores.ranker_output, scores.reranked) =
+                    rerank::rerank(self, request, scores).unzip();
+            } else {
+                in_time = false;
+            }
+            // After the ranker, whose confidence limits what similar requests may change.
+            self.add_memory_scores(request, scores);
+            self.curate(request, scores);
+        }
+        in_time
+    }
+}
+
+fn match_of(
+    all_scores: &[RequestScores],
+    no_match: Option<&NoMatch>,
+    better_hidden: usize,
+) -> Match {
+    match no_match {
+        Some(_) => Match::None,
+        // The filter hides tools that fit better.
+        None if better_hidden > 0 => scoring::match_of_all(all_scores).min(Match::Possible),
+        None => scoring::match_of_all(all_scores),
+    }
+}
+
+fn confidence_of(all_scores: &[RequestScores], no_match: Option<&NoMatch>) -> Option<f32> {
+    match no_match.map(|no_match| &no_match.reason) {
+        // The scores are those of tools that the filter leaves out.
+        Some(NoMatchReason::Filter { .. } | NoMatchReason::Kinds { .. }) => None,
+        _ => scoring::highest_confidence(all_scores),
     }
 }
 

@@ -21,7 +21,8 @@ use crate::lexical::LexicalSearcher;
 use crate::owner_words::WordIndex;
 use crate::ranker::{self, Ranker};
 use crate::search::{
-    DenseLeg, LegVectors, OwnRanker, Row, SavedVectors, Searcher, ToolLanguages, Words, words,
+    DenseLeg, LegVectors, OwnRanker, Row, SavedVectors, Searcher, ToolLanguages, ToolRows, Words,
+    words,
 };
 use crate::settings::{Options, Settings};
 use crate::tool::ToolId;
@@ -293,7 +294,7 @@ impl Loaded {
             version: self.version,
             followed: self.followed,
             settings: self.settings,
-            has_other_kinds: self.rows.iter().any(|row| !row.kind.is_tool()),
+            tool_rows: ToolRows::of(&self.rows),
             rows: self.rows,
             unsaved_tools: self.unsaved_tools,
             is_verified: AtomicBool::new(self.is_verified),

@@ -369,6 +369,10 @@ impl Search<'_> {
         let Some(allowed) = &self.allowed else {
             return 0;
         };
+        // Without a filter only other kinds are left out, and they hide nothing.
+        if self.query.filter.is_empty() {
+            return 0;
+        }
         let mut hidden = HashSet::new();
         for scores in all_scores {
             let mut legs = vec![&scores.lexical];
@@ -376,7 +380,7 @@ impl Search<'_> {
                 legs.push(&leg.scores);
             }
             for (tool, is_allowed) in allowed.iter().enumerate() {
-                // A kind that nobody asks for hides nothing.
+                // A kind that nobody asks for hides nothing either.
                 let kind = self.searcher.rows[tool].kind;
                 let is_hidden = !is_allowed && self.query.filter.accepts_kind(kind);
                 if is_hidden && is_better_than_allowed(tool, &legs) {
