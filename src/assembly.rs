@@ -41,6 +41,7 @@ use crate::telemetry::Metrics;
 use crate::tools::Toolset;
 use crate::tools::operation::Operations;
 use crate::usage::Recorder;
+use crate::usage::shadow::Shadow;
 
 /// The database of conversations, in the data directory.
 const SESSIONS_FILE: &str = "agent.db";
@@ -247,15 +248,13 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
     let (folder, counted) = (DataDir::new(data.clone()), Arc::clone(&metrics));
     let catalogs = ServedCatalogs::new(folder, embedders, &limits, counted, shared.clone());
     let catalogs = Arc::new(catalogs);
-    // No settings name the others any more.
-    shadow::discard_all_but(&data, settings.shadow.as_ref());
-    let mut shadow = None;
-    if let Some(plan) = settings.shadow {
-        let name = plan.identity().catalog.clone();
-        let shadowed = ShadowedCatalog::new(&catalogs, &name, &cpu_pool);
-        let started = shadow::start(&data, &settings.default_catalog, plan, Box::new(shadowed));
-        shadow = Some(started.context("start the shadow of the settings")?);
-    }
+    let shadow = start_shadow(
+        settings.shadow,
+        &data,
+        &settings.default_catalog,
+        &catalogs,
+        &cpu_pool,
+    )?;
     let usage = usage.with_shadow(shadow);
     // It stands in for the default catalog until the server listens and opens it.
     let default_search = DefaultSearch::new(cpu_pool.clone());
@@ -271,10 +270,10 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
         search: Arc::new(default_search.clone()),
         pool: &settings.mcp_pool,
     };
-    let agents = match settings.agents {
-        Some(agents) => Some(agents.build(&agent_parts)?),
-        None => None,
-    };
+    let agents = settings.agents;
+    let agents = agents
+        .map(|agents| agents.build(&agent_parts))
+        .transpose()?;
 
     let token_savings = TokenSavings::start();
     let client_approvals = Arc::default();
@@ -288,13 +287,12 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
         settings.gateway,
     );
 
-    let mut dropin = None;
-    if let Some(config) = settings.dropin {
+    let new_dropin = |config| {
         let folder = data.join(dropin::CATALOGS_FOLDER);
         let (metrics, cpu_pool) = (Arc::clone(&metrics), cpu_pool.clone());
-        let started = DropIn::new(config, folder, endpoint_options, metrics, cpu_pool);
-        dropin = Some(started?);
-    }
+        DropIn::new(config, folder, endpoint_options, metrics, cpu_pool)
+    };
+    let dropin = settings.dropin.map(new_dropin).transpose()?;
 
     Ok(Parts {
         mcp: McpServices::new(gateway, &limits, shutdown.token()),
@@ -321,6 +319,24 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
         enriching,
         limits,
     })
+}
+
+/// Starts the shadow of the settings, and discards what is left of others.
+fn start_shadow(
+    plan: Option<Plan>,
+    data: &Path,
+    default_catalog: &str,
+    catalogs: &Arc<ServedCatalogs>,
+    cpu_pool: &CpuPool,
+) -> Result<Option<Shadow>> {
+    // No settings name the others any more.
+    shadow::discard_all_but(data, plan.as_ref());
+    let Some(plan) = plan else {
+        return Ok(None);
+    };
+    let shadowed = ShadowedCatalog::new(catalogs, &plan.identity().catalog, cpu_pool);
+    let started = shadow::start(data, default_catalog, plan, Box::new(shadowed));
+    Ok(Some(started.context("start the shadow of the settings")?))
 }
 
 /// The figures of a server, those of its store, and those of the use of tools.
