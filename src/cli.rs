@@ -82,10 +82,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, program: Option<PathB
             return answer.exit_code().try_into().unwrap_or(2);
         }
     };
-    let failed = match cli.verb {
-        Verb::Eval(_) => exit::NOT_MEASURED,
-        _ => exit::FAILED,
-    };
+    let failed = cli.verb.properties().failed;
     match cli.run(program) {
         Ok(outcome) => outcome.code(),
         Err(error) => exit::report(&error, failed),
@@ -176,9 +173,29 @@ enum Verb {
     Skill(skill::Args),
 }
 
+/// What differs between verbs before they run.
+struct Properties {
+    /// The exit code of an error.
+    failed: u8,
+    /// It reads or changes catalogs of the data directory alone, not those of the store.
+    is_local: bool,
+    /// It measures folders, by several embedders if it is given several.
+    measures: bool,
+    /// It sets up logging itself, from flags of its own.
+    sets_up_logging: bool,
+    /// It reports a data directory that cannot be used itself, among other problems.
+    reports_data_dir: bool,
+}
+
 impl Verb {
-    /// True where it reads or changes catalogs of the data directory.
-    fn is_about_catalogs(&self) -> bool {
+    fn properties(&self) -> Properties {
+        let usual = Properties {
+            failed: exit::FAILED,
+            is_local: false,
+            measures: false,
+            sets_up_logging: false,
+            reports_data_dir: false,
+        };
         match self {
             Verb::Add(_)
             | Verb::Sync(_)
@@ -196,23 +213,34 @@ impl Verb {
             | Verb::Memory(_)
             | Verb::Words(_)
             | Verb::Preflight(_)
-            | Verb::Review(_) => true,
-            // Those of the store too.
+            | Verb::Review(_) => Properties {
+                is_local: true,
+                ..usual
+            },
+            Verb::Eval(_) => Properties {
+                failed: exit::NOT_MEASURED,
+                measures: true,
+                ..usual
+            },
+            Verb::Serve(_) | Verb::Ui(_) => Properties {
+                sets_up_logging: true,
+                ..usual
+            },
+            Verb::Doctor(_) => Properties {
+                reports_data_dir: true,
+                ..usual
+            },
             Verb::Enrich(_)
             | Verb::Tune(_)
             | Verb::Improve(_)
             | Verb::Usage(_)
             | Verb::Audit(_)
-            | Verb::Serve(_)
-            | Verb::Ui(_)
             | Verb::Keys(_)
             | Verb::Models(_)
             | Verb::Store(_)
-            | Verb::Doctor(_)
-            | Verb::Eval(_)
             | Verb::Completions(_)
             | Verb::Man(_)
-            | Verb::Skill(_) => false,
+            | Verb::Skill(_) => usual,
         }
     }
 }
@@ -224,29 +252,27 @@ impl Cli {
     /// Every error that kept the verb from finishing.
     fn run(self, program: Option<PathBuf>) -> Result<Outcome> {
         let Cli { globals, verb } = self;
-        if globals.embedders().len() > 1 && !matches!(verb, Verb::Eval(_)) {
+        let properties = verb.properties();
+        if globals.embedders().len() > 1 && !properties.measures {
             let message = "--embedder names several with commas, which only `eval` compares; use + for several together";
             return Err(UsageError(message.to_owned()).into());
         }
-        // A server sets up logging itself, from flags of its own.
-        if !matches!(verb, Verb::Serve(_) | Verb::Ui(_)) {
+        if !properties.sets_up_logging {
             logging::start();
         }
         // A closure, because completions must work even with a broken configuration file.
-        let is_doctor = matches!(verb, Verb::Doctor(_));
-        let is_eval = matches!(verb, Verb::Eval(_));
-        let is_local = verb.is_about_catalogs() || (is_eval && globals.catalog().is_some());
         let context = || {
+            let measures_catalog = properties.measures && globals.catalog().is_some();
             let mut context = Context::new(globals)?;
             context.program = program;
-            // It measures folders, whatever the catalog of the settings is embedded by.
-            if is_eval && context.globals.catalog().is_none() {
+            // Whatever the catalog of the settings is embedded by.
+            if properties.measures && !measures_catalog {
                 context.use_general_embedder();
             }
-            // The report of `doctor` names this problem among others.
-            if !is_doctor {
+            if !properties.reports_data_dir {
                 context.check_data_dir()?;
             }
+            let is_local = properties.is_local || measures_catalog;
             if is_local && context.settings.store.store.is_some() {
                 context.warn(
                     "this works on the catalogs of this data directory, not on those of the store; change those through \

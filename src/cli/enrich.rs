@@ -125,7 +125,6 @@ impl Args {
             let message = "--reviewed says that a person has read the texts of --answers, --import or --offered";
             return Err(UsageError(message.to_owned()).into());
         }
-        let held_file = self.held.as_deref();
         if let Some(id) = &self.show {
             return self.show(context, id);
         }
@@ -136,44 +135,36 @@ impl Args {
             return self.ask(context, file);
         }
         if let Some(file) = &self.export {
-            let searcher = self.place(context, Legs::Lexical)?.catalog().searcher();
-            context.warn_of_unknown_servers(&searcher, &self.server);
-            return files::export(context, &searcher, &self.server, file);
+            return self.export(context, file);
         }
         if self.measure {
             return self.measure(context);
         }
         if self.offered {
-            // Without --yes the texts are only printed, and nothing is embedded.
-            let legs = if self.yes { Legs::All } else { Legs::Lexical };
-            let place = self.place(context, legs)?;
-            let (servers, is_agreed) = (&self.server, self.yes);
-            let is_reviewed = self.reviewed;
-            return offered::offered(context, &place, servers, is_agreed, is_reviewed, held_file);
+            return self.take_offered(context);
         }
         if let Some(file) = self.answers.as_ref().or(self.import.as_ref()) {
-            let place = self.place(context, Legs::All)?;
-            let model = self.llm.chosen_model().unwrap_or(ANSWERING_MODEL);
-            return files::take(context, &place, file, model, self.reviewed, held_file);
+            return self.take(context, file);
         }
-        let legs = if self.dry_run {
-            Legs::Lexical
-        } else {
-            Legs::All
-        };
-        let place = self.place(context, legs)?;
+        if self.dry_run {
+            let searcher = self.place(context, Legs::Lexical)?.catalog().searcher();
+            return self.plan(context, &searcher)?.print(context);
+        }
+        self.write(context)
+    }
+
+    /// Lets the model write, and stores what it wrote.
+    fn write(self, context: &Context) -> Result<Outcome> {
+        let place = self.place(context, Legs::All)?;
         let searcher = place.catalog().searcher();
         let plan = self.plan(context, &searcher)?;
-        if self.dry_run {
-            return plan.print(context);
-        }
         if plan.tools > 0 && !is_confirmed(&plan.announcement(&self.llm), self.yes)? {
             print_stderr("nothing was sent");
             return Ok(Outcome::Failure);
         }
         self.llm.check()?;
         // Before the model is paid: a file that cannot be written ends the run at once.
-        let mut held_file = HeldFile::create(held_file)?;
+        let mut held_file = HeldFile::create(self.held.as_deref())?;
         let interrupt = Interrupt::listen()?;
         // Whoever was asked has read it already.
         if self.yes && plan.tools > 0 {
@@ -201,13 +192,10 @@ impl Args {
         if run.enriched > 0 {
             measure::say(context, &place, embedded.as_ref(), &interrupt)?;
         }
-        Ok(
-            if run.without_texts().is_empty() && !interrupt.is_raised() {
-                Outcome::Success
-            } else {
-                Outcome::Failure
-            },
-        )
+        match run.without_texts().is_empty() && !interrupt.is_raised() {
+            true => Ok(Outcome::Success),
+            false => Ok(Outcome::Failure),
+        }
     }
 
     /// The catalog. Of a copy nothing is embedded: servers do that.
@@ -246,6 +234,32 @@ impl Args {
         let searcher = self.place(context, Legs::Lexical)?.catalog().searcher();
         let plan = self.plan(context, &searcher)?;
         files::ask(context, &plan.batches, &self.server, file)
+    }
+
+    fn export(&self, context: &Context, file: &Path) -> Result<Outcome> {
+        let searcher = self.place(context, Legs::Lexical)?.catalog().searcher();
+        context.warn_of_unknown_servers(&searcher, &self.server);
+        files::export(context, &searcher, &self.server, file)
+    }
+
+    /// Takes the texts of a file: answers to the questions, or the texts of another catalog.
+    fn take(&self, context: &Context, file: &Path) -> Result<Outcome> {
+        let place = self.place(context, Legs::All)?;
+        let model = self.llm.chosen_model().unwrap_or(ANSWERING_MODEL);
+        let held_file = self.held.as_deref();
+        files::take(context, &place, file, model, self.reviewed, held_file)
+    }
+
+    /// Prints what servers offer, or takes it.
+    fn take_offered(&self, context: &Context) -> Result<Outcome> {
+        // Without --yes the texts are only printed, and nothing is embedded.
+        let legs = if self.yes { Legs::All } else { Legs::Lexical };
+        let place = self.place(context, legs)?;
+        let consent = offered::Consent {
+            takes: self.yes,
+            is_reviewed: self.reviewed,
+        };
+        offered::offered(context, &place, &self.server, consent, self.held.as_deref())
     }
 
     fn measure(&self, context: &Context) -> Result<Outcome> {

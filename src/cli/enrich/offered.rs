@@ -30,18 +30,26 @@ struct Offered {
     held: Vec<Held>,
 }
 
+/// What a person has said about the texts that servers offer.
+#[derive(Clone, Copy)]
+pub struct Consent {
+    /// They are taken, and not only printed.
+    pub takes: bool,
+    /// The person has read them.
+    pub is_reviewed: bool,
+}
+
 /// Prints what servers offer, and takes it if somebody has agreed.
 pub fn offered(
     context: &Context,
     place: &Place,
     servers: &[String],
-    is_agreed: bool,
-    is_reviewed: bool,
+    consent: Consent,
     held_file: Option<&Path>,
 ) -> Result<Outcome> {
     let searcher = place.catalog().searcher();
     context.warn_of_unknown_servers(&searcher, servers);
-    let review = Review::of(is_reviewed, &searcher);
+    let review = Review::of(consent.is_reviewed, &searcher);
     let Offered {
         usable,
         mut refused,
@@ -52,7 +60,7 @@ pub fn offered(
     // Before they are stored, which consumes them.
     let texts: Vec<Value> = usable.iter().map(json_of).collect();
     let mut taken = 0;
-    if is_agreed && !usable.is_empty() {
+    if consent.takes && !usable.is_empty() {
         let interrupt = Interrupt::listen()?;
         taken = store(place, &interrupt, usable, &mut refused)?;
         let embedded = embed_pending(context, place, &interrupt)?;
@@ -69,7 +77,7 @@ pub fn offered(
     }
     warn_of_each(context, "a text was refused for", &refused);
     let tools = counted(texts.len(), "tool");
-    let said = match (texts.is_empty(), is_agreed) {
+    let said = match (texts.is_empty(), consent.takes) {
         (true, _) => format!("no server offers texts that a tool lacks (`_meta`, {KEY:?})"),
         (false, false) => {
             format!("servers offer texts for {tools}; read them, and take them with --yes")
