@@ -336,21 +336,25 @@ async fn a_server_that_nobody_calls_is_stopped_and_the_next_call_starts_it() {
 async fn a_server_at_work_is_not_stopped_and_one_may_stay_for_ever() {
     let mut stays = double("stays", &[]);
     stays.idle_stop = Some(Duration::ZERO);
-    let upstream = Upstream::start_with(vec![double("works", &[]), stays], |config| {
+    let servers = vec![double("idles", &[]), double("works", &[]), stays];
+    let upstream = Upstream::start_with(servers, |config| {
         config.limits.idle_stop = Duration::from_millis(300);
     })
     .await;
+    let state = |server: &str| {
+        let statuses = upstream.pool.statuses();
+        let status = statuses.iter().find(|status| status.server == server);
+        status.expect("a server").state
+    };
     let context = CallContext::default();
     let waiting = upstream.call_in("works/wait", json!({}), &context);
     let watching = async {
         // Several times as long as a server without a call is kept.
-        tokio::time::sleep(Duration::from_millis(1500)).await;
-        let states: Vec<ConnectionState> = upstream
-            .pool
-            .statuses()
-            .iter()
-            .map(|status| status.state)
-            .collect();
+        for _ in 0..3 {
+            becomes("one is stopped", || state("idles") == ConnectionState::Idle).await;
+            upstream.echo("idles").await;
+        }
+        let states = ["works", "stays"].map(state);
         context.cancelled.cancel();
         states
     };
@@ -358,13 +362,10 @@ async fn a_server_at_work_is_not_stopped_and_one_may_stay_for_ever() {
     assert!(matches!(waited, Err(CallError::Cancelled)), "{waited:?}");
     assert_eq!(states, [ConnectionState::Connected; 2]);
     becomes("the other is stopped", || {
-        upstream.pool.statuses()[1].state == ConnectionState::Idle
+        state("works") == ConnectionState::Idle
     })
     .await;
-    assert_eq!(
-        upstream.pool.statuses()[0].state,
-        ConnectionState::Connected
-    );
+    assert_eq!(state("stays"), ConnectionState::Connected);
 }
 
 #[tokio::test]

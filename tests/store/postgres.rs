@@ -231,6 +231,13 @@ impl Postgres {
         self.sql("tools", sql)
     }
 
+    /// How many sessions with the database of the store have ended since this server runs, without those of
+    /// [`Postgres::query`] only if there were none.
+    pub fn ended_sessions(&self) -> u64 {
+        let sessions = "SELECT sessions FROM pg_stat_database WHERE datname = 'tools'";
+        self.sql("postgres", sessions).parse().unwrap_or_default()
+    }
+
     fn sql(&self, database: &str, sql: &str) -> String {
         let output = self.psql(database, sql).output().expect("psql runs");
         let error = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -101,8 +101,12 @@ fn the_standby_takes_over_and_nothing_acknowledged_is_lost() {
 
     // The old one comes back as if nothing had been. What is written there would be lost.
     primary.run();
-    // A node looks for it every few seconds.
-    std::thread::sleep(Duration::from_secs(7));
+    // Both nodes look at it every few seconds: four times, so that each has.
+    let begun = Instant::now();
+    while primary.ended_sessions() < 4 {
+        assert!(begun.elapsed() < PATIENCE, "nobody looks at the old one");
+        std::thread::sleep(Duration::from_millis(50));
+    }
     let generation = write_at_last(&one, "later");
     assert_eq!(ids(&found(&two, generation)).len(), 13);
     let on_the_new_one = "SELECT count(*) FROM toolscout.tools";

@@ -452,7 +452,23 @@ async fn an_mcp_session_is_its_keys_alone() {
     assert!(listed.text().await.expect("a body").contains("tool_search"));
 }
 
-/// Waits until a request with the key is refused, and its stream has ended.
+/// Waits until a request with the key is refused.
+async fn expires_soon(server: &Server, key: &str) {
+    let refused = async {
+        while read(ask(server, key, Method::GET, "/v1/agent/conversations"))
+            .await
+            .status
+            != 401
+        {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), refused)
+        .await
+        .expect("the key expires");
+}
+
+/// Waits until a stream has ended.
 async fn ends_soon(mut stream: reqwest::Response, what: &str) {
     let ended = async { while let Ok(Some(_)) = stream.chunk().await {} };
     timeout(Duration::from_secs(2), ended)
@@ -483,7 +499,7 @@ async fn what_a_key_has_begun_ends_with_it() {
         assert_eq!(listening.status(), 200);
         drop(detached);
         if expires {
-            tokio::time::sleep(Duration::from_secs(3)).await;
+            expires_soon(&server, &own).await;
         } else {
             server.revoke(&own);
         }
