@@ -1,5 +1,6 @@
 //! Long results of calls, kept so that a model can read on where they were cut.
 
+mod error;
 mod part;
 mod shape;
 
@@ -12,6 +13,7 @@ use toolscout_base::printable::excerpt;
 use toolscout_index::Tool;
 use uuid::Uuid;
 
+pub use self::error::ReadMoreError;
 use crate::llm::ToolSpec;
 use crate::tools::{Arguments, cut};
 
@@ -165,16 +167,14 @@ impl LongResults {
     /// The part that the model asks for.
     ///
     /// # Errors
-    /// A message for the model.
-    pub fn read(&self, arguments: &Arguments, page_bytes: usize) -> Result<Page, String> {
+    /// [`ReadMoreError`].
+    pub fn read(&self, arguments: &Arguments, page_bytes: usize) -> Result<Page, ReadMoreError> {
         let result = self.named(arguments)?;
         let name = &result.name;
         let (selected, whole) = match part::Part::of(arguments)? {
             Some(part) => {
                 let Some(of_result) = json_of(&result.long.text) else {
-                    return Err(format!(
-                        "{name} is not JSON; read it with `from` and `find`"
-                    ));
+                    return Err(ReadMoreError::NotJson(name.clone()));
                 };
                 (part.arguments(), Cow::from(part.select(&of_result)?))
             }
@@ -182,11 +182,10 @@ impl LongResults {
         };
         let known = ["output", "select", "fields", "find", "from", "bytes"];
         if let Some(unknown) = arguments.keys().find(|key| !known.contains(&key.as_str())) {
-            let unknown = excerpt(unknown, 50);
-            return Err(format!(
-                "there is no argument {unknown:?}; there are {}",
-                known.join(", ")
-            ));
+            return Err(ReadMoreError::Argument {
+                given: excerpt(unknown, 50),
+                known: known.join(", "),
+            });
         }
         let from = number(arguments, "from")?.unwrap_or(0);
         let bytes = number(arguments, "bytes")?.unwrap_or(page_bytes);
@@ -194,13 +193,19 @@ impl LongResults {
         let all = whole.len();
         // What is selected may be empty, as the list of no elements is.
         if from >= all && from > 0 {
-            return Err(format!("{name} has {all} bytes; `from` must be less"));
+            return Err(ReadMoreError::PastEnd {
+                name: name.clone(),
+                bytes: all,
+            });
         }
         let mut from = whole.floor_char_boundary(from);
         if let Some(wanted) = arguments.get("find").and_then(Value::as_str) {
             let Some(found) = whole[from..].find(wanted) else {
-                let wanted = excerpt(wanted, 100);
-                return Err(format!("{wanted:?} is not in {name} after byte {from}"));
+                return Err(ReadMoreError::NotFound {
+                    wanted: excerpt(wanted, 100),
+                    name: name.clone(),
+                    from,
+                });
             };
             // In a short part, the match itself has to be shown.
             let before = BEFORE_MATCH.min(bytes / 4);
@@ -252,9 +257,9 @@ impl LongResults {
         format!("{part}\n[truncated: bytes {from} to {end} of {all}; {next} goes on{others}]")
     }
 
-    fn named(&self, arguments: &Arguments) -> Result<&LongResult, String> {
+    fn named(&self, arguments: &Arguments) -> Result<&LongResult, ReadMoreError> {
         let Some(name) = arguments.get("output").and_then(Value::as_str) else {
-            return Err("give `output`, the name in the note at the end of the result".into());
+            return Err(ReadMoreError::NoOutput);
         };
         if let Some(result) = self.kept.iter().find(|result| result.name == name) {
             return Ok(result);
@@ -263,14 +268,12 @@ impl LongResults {
         let kept = self.kept.iter().map(|result| result.name.as_str());
         let kept: Vec<&str> = kept.collect();
         Err(match kept.is_empty() {
-            true => format!("there is no output {name:?}; call the tool again"),
-            false if self.has_secret_names => {
-                format!("there is no output {name:?} any more; call the tool again")
-            }
-            false => format!(
-                "there is no output {name:?} any more; there are {}; else call the tool again",
-                kept.join(", ")
-            ),
+            true => ReadMoreError::NothingKept(name),
+            false if self.has_secret_names => ReadMoreError::Gone(name),
+            false => ReadMoreError::GoneBeside {
+                name,
+                kept: kept.join(", "),
+            },
         })
     }
 }
@@ -323,7 +326,7 @@ fn example_of_fields(items: &[Value]) -> String {
 }
 
 /// A number of bytes. Models also write numbers as texts.
-fn number(arguments: &Arguments, name: &str) -> Result<Option<usize>, String> {
+fn number(arguments: &Arguments, name: &'static str) -> Result<Option<usize>, ReadMoreError> {
     let given = match arguments.get(name) {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::String(text)) => text.trim().parse().ok(),
@@ -338,7 +341,7 @@ fn number(arguments: &Arguments, name: &str) -> Result<Option<usize>, String> {
     let given = given.and_then(|number| usize::try_from(number).ok());
     match given {
         Some(number) => Ok(Some(number)),
-        None => Err(format!("`{name}` must be a number of bytes, 0 or more")),
+        None => Err(ReadMoreError::Bytes(name)),
     }
 }
 
@@ -409,6 +412,7 @@ mod tests {
         assert!(
             find(18_007)
                 .unwrap_err()
+                .to_string()
                 .contains("is not in output_1 after byte 18007")
         );
     }
@@ -449,7 +453,7 @@ mod tests {
 
         keep(&mut results, "plain ".repeat(100), 300);
         let part = json!({ "output": "output_2", "select": "/items" });
-        let error = results.read(&arguments(part), 300).unwrap_err();
+        let error = results.read(&arguments(part), 300).unwrap_err().to_string();
         assert_eq!(
             error,
             "output_2 is not JSON; read it with `from` and `find`"
@@ -486,7 +490,7 @@ mod tests {
             ),
             (json!({ "from": 3 }), "give `output`, the name in the note"),
         ] {
-            let error = read(given).unwrap_err();
+            let error = read(given).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
     }
@@ -521,7 +525,7 @@ mod tests {
             .unwrap();
         assert_eq!(name.len(), "output_".len() + 32, "{page}");
         let read = |name: &str| results.read(&arguments(json!({ "output": name })), 10);
-        let wrong = read("output_1").unwrap_err();
+        let wrong = read("output_1").unwrap_err().to_string();
         assert_eq!(
             wrong,
             "there is no output \"output_1\" any more; call the tool again"
@@ -538,7 +542,8 @@ mod tests {
         assert!(results.bytes() <= MAX_KEPT_BYTES && !results.kept.is_empty());
         let error = results
             .read(&arguments(json!({ "output": "output_1" })), 10)
-            .unwrap_err();
+            .unwrap_err()
+            .to_string();
         assert!(
             error.contains("no output \"output_1\" any more; there are output_"),
             "{error}"
@@ -547,7 +552,11 @@ mod tests {
             &arguments(json!({ "output": "output_20", "from": u64::MAX })),
             10,
         );
-        assert!(past.unwrap_err().contains("`from` must be less"));
+        assert!(
+            past.unwrap_err()
+                .to_string()
+                .contains("`from` must be less")
+        );
         let whole = keep(&mut results, "z".repeat(50 << 20), 10);
         assert!(
             whole.ends_with(

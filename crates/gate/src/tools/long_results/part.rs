@@ -4,16 +4,12 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use serde_json::{Map, Value, json};
-use toolscout_base::printable::excerpt;
 
+use super::error::{ReadMoreError, There};
 use crate::tools::Arguments;
 
 /// Bytes of a pointer and of all field names.
 const MAX_PART_BYTES: usize = 1_000;
-/// Characters of a pointer and of field names in messages.
-const NAME_CHARS: usize = 60;
-/// Names in a message.
-const MAX_NAMES: usize = 20;
 
 /// The part that a model selects.
 #[derive(Debug, PartialEq)]
@@ -28,34 +24,32 @@ impl<'a> Part<'a> {
     /// The part of these arguments; `None` if they select none.
     ///
     /// # Errors
-    /// A message for the model.
-    pub fn of(arguments: &'a Arguments) -> Result<Option<Self>, String> {
+    /// [`ReadMoreError`] for arguments that select no part of anything.
+    pub fn of(arguments: &'a Arguments) -> Result<Option<Self>, ReadMoreError> {
         let pointer = match arguments.get("select") {
             None | Some(Value::Null) => "",
             Some(Value::String(pointer)) => pointer,
-            Some(_) => return Err("`select` must be a text, such as \"/items/*/title\"".into()),
+            Some(_) => return Err(ReadMoreError::Select),
         };
         if !pointer.is_empty() && !pointer.starts_with('/') {
-            return Err(format!(
-                "`select` must begin with \"/\", as a JSON Pointer does: {:?}",
-                format!("/{}", excerpt(pointer, NAME_CHARS))
-            ));
+            return Err(ReadMoreError::Pointer(pointer.to_owned()));
         }
         let fields: Vec<&str> = match arguments.get("fields") {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::String(field)) => vec![field],
             Some(Value::Array(fields)) => {
                 let names: Option<Vec<&str>> = fields.iter().map(Value::as_str).collect();
-                names.ok_or("`fields` must be an array of names")?
+                names.ok_or(ReadMoreError::Fields)?
             }
-            Some(_) => return Err("`fields` must be an array of names".into()),
+            Some(_) => return Err(ReadMoreError::Fields),
         };
         // They are repeated in the note of each page.
         let bytes = pointer.len() + fields.iter().copied().map(str::len).sum::<usize>();
         if bytes > MAX_PART_BYTES {
-            return Err(format!(
-                "`select` and `fields` have {bytes} bytes, {MAX_PART_BYTES} are allowed"
-            ));
+            return Err(ReadMoreError::LongPart {
+                bytes,
+                most: MAX_PART_BYTES,
+            });
         }
         let selects = !pointer.is_empty() || !fields.is_empty();
         Ok(selects.then_some(Part { pointer, fields }))
@@ -76,8 +70,8 @@ impl<'a> Part<'a> {
     /// The part of this value as text: several values as one line of JSON each, a string as it is.
     ///
     /// # Errors
-    /// A message for the model that says how far the pointer leads.
-    pub fn select(&self, value: &Value) -> Result<String, String> {
+    /// [`ReadMoreError`] that says how far the pointer leads.
+    pub fn select(&self, value: &Value) -> Result<String, ReadMoreError> {
         let segments: Vec<Cow<'_, str>> = self.pointer.split('/').skip(1).map(unescaped).collect();
         let selected = match follow(value, &segments) {
             Ok(selected) => selected,
@@ -98,19 +92,18 @@ impl<'a> Part<'a> {
         Ok(lines.join("\n"))
     }
 
-    /// The message about a pointer of which so many segments lead to `last`, and the next to nothing.
-    fn nothing_there(&self, last: &Value, segments: usize) -> String {
+    /// The error for a pointer of which so many segments lead to `last`, and the next to nothing.
+    fn nothing_there(&self, last: &Value, segments: usize) -> ReadMoreError {
         let path: Vec<&str> = self.pointer.split('/').take(segments + 1).collect();
-        format!(
-            "nothing is at {:?}: {:?} {}",
-            excerpt(self.pointer, NAME_CHARS),
-            excerpt(&path.join("/"), NAME_CHARS),
-            what_is_there(last)
-        )
+        ReadMoreError::NothingThere {
+            pointer: self.pointer.to_owned(),
+            path: path.join("/"),
+            there: There::of(last),
+        }
     }
 
     /// Fails if no selected object has one of the fields.
-    fn check_fields(&self, selected: &[&Value]) -> Result<(), String> {
+    fn check_fields(&self, selected: &[&Value]) -> Result<(), ReadMoreError> {
         if self.fields.is_empty() {
             return Ok(());
         }
@@ -128,11 +121,10 @@ impl<'a> Part<'a> {
         let Some(first) = first else {
             return Ok(());
         };
-        let fields = excerpt(&self.fields.join(", "), NAME_CHARS);
-        Err(format!(
-            "no object has a field {fields}; the first one {}",
-            what_is_there(first)
-        ))
+        Err(ReadMoreError::NoField {
+            fields: self.fields.join(", "),
+            first: There::of(first),
+        })
     }
 
     fn line(&self, value: &Value) -> String {
@@ -225,24 +217,6 @@ fn unescaped(segment: &str) -> Cow<'_, str> {
     }
 }
 
-fn what_is_there(value: &Value) -> String {
-    match value {
-        Value::Object(fields) => {
-            let names = fields.keys().take(MAX_NAMES);
-            let names: Vec<String> = names.map(|name| excerpt(name, NAME_CHARS)).collect();
-            match fields.len() - names.len() {
-                0 => format!("has the fields {}", names.join(", ")),
-                more => format!("has the fields {} and {more} more", names.join(", ")),
-            }
-        }
-        Value::Array(items) => format!("has {} elements, numbered from 0", items.len()),
-        Value::String(_) => "is a text".into(),
-        Value::Number(_) => "is a number".into(),
-        Value::Bool(_) => "is a boolean".into(),
-        Value::Null => "is null".into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,7 +233,7 @@ mod tests {
         });
         let arguments = json!({ "select": pointer, "fields": fields });
         let arguments = arguments.as_object().unwrap();
-        Part::of(arguments)?.unwrap().select(&value)
+        Ok(Part::of(arguments)?.unwrap().select(&value)?)
     }
 
     #[test]
