@@ -12,6 +12,7 @@
 mod by_server;
 pub mod features;
 pub mod late_interaction;
+mod problem;
 pub mod refit;
 mod seen;
 pub mod word_places;
@@ -32,6 +33,7 @@ use crate::hit::{Match, Reason};
 use crate::language::Language;
 use crate::tool::Tool;
 pub use features::{Candidates, DenseView, Feature, LegView, RankerInput, Signal};
+use problem::RankerProblem;
 pub use seen::SeenQueries;
 pub use trees::Forest;
 pub use word_places::ToolWords;
@@ -139,12 +141,12 @@ impl Ranker {
     /// # Errors
     /// [`Error::Ranker`] if it is not a ranker, of another version, damaged, or of other features.
     pub fn read(bytes: &[u8], path: &Path) -> Result<Self> {
-        Ranker::of_file(bytes).map_err(|reason| failed(path, reason))
+        Ranker::of_file(bytes).map_err(|problem| failed(path, problem.to_string()))
     }
 
-    fn of_file(bytes: &[u8]) -> std::result::Result<Self, String> {
+    fn of_file(bytes: &[u8]) -> Result<Self, RankerProblem> {
         let body = checked_body(bytes)?;
-        let ranker: Ranker = serde_json::from_slice(body).map_err(|e| e.to_string())?;
+        let ranker: Ranker = serde_json::from_slice(body)?;
         ranker.check()?;
         Ok(ranker)
     }
@@ -224,21 +226,21 @@ impl Ranker {
         self.models.iter_mut().find(|model| model.legs == names)
     }
 
-    fn check(&self) -> std::result::Result<(), String> {
+    fn check(&self) -> Result<(), RankerProblem> {
         let features = Feature::ALL.iter().copied().map(Feature::name);
         first_of("features", &self.features, features)?;
         let signals = Signal::ALL.iter().copied().map(Signal::name);
         first_of("signals", &self.signals, signals)?;
         for model in &self.models {
             if !(0.0..=1.0).contains(&model.mix) {
-                return Err(format!("mix is {}, it must be from 0 to 1", model.mix));
+                return Err(RankerProblem::Mix(model.mix));
             }
             model.trees.check(self.features.len())?;
             model.confidence.check(self.signals.len())?;
             if let Some(BoundsByLanguage { english, other }) = model.bounds
                 && !(english.are_ordered() && other.are_ordered())
             {
-                return Err("its bounds of confidence are not in order from 0 to 1".to_owned());
+                return Err(RankerProblem::Bounds);
             }
         }
         Ok(())
@@ -347,7 +349,7 @@ fn head(tool: &Tool, field: Field) -> String {
 }
 
 /// The JSON after the first line, if the line's version and checksum are right.
-fn checked_body(bytes: &[u8]) -> std::result::Result<&[u8], String> {
+fn checked_body(bytes: &[u8]) -> Result<&[u8], RankerProblem> {
     // A first line is short, and a wrong file need not be searched to its end.
     let mut head = bytes.iter().take(256);
     let end = head.position(|&byte| byte == b'\n').unwrap_or(0);
@@ -355,13 +357,11 @@ fn checked_body(bytes: &[u8]) -> std::result::Result<&[u8], String> {
     let line = String::from_utf8_lossy(line);
     let mut words = line.split(' ');
     if words.next() != Some(MAGIC) {
-        return Err(format!("its {} bytes are not a ranker file", bytes.len()));
+        return Err(RankerProblem::NoRanker { bytes: bytes.len() });
     }
     let version = words.next().unwrap_or_default();
     if version != VERSION.to_string() {
-        return Err(format!(
-            "it has version {version} and this program reads version {VERSION}"
-        ));
+        return Err(RankerProblem::Version(version.to_owned()));
     }
     // A file without a line feed has no magic and has failed above, so there is one to skip.
     let (body, expected) = (&body[1..], words.next().unwrap_or_default());
@@ -369,10 +369,10 @@ fn checked_body(bytes: &[u8]) -> std::result::Result<&[u8], String> {
     if found.as_str() != expected {
         // It comes from the file, so it may be short or hold any character.
         let expected = &expected[..expected.floor_char_boundary(8)];
-        return Err(format!(
-            "it is damaged: checksum {}, expected {expected}",
-            &found[..8]
-        ));
+        return Err(RankerProblem::Checksum {
+            found: found[..8].to_owned(),
+            expected: expected.to_owned(),
+        });
     }
     Ok(body)
 }
@@ -380,10 +380,10 @@ fn checked_body(bytes: &[u8]) -> std::result::Result<&[u8], String> {
 /// Checks that a ranker's columns are the first of this program's, as those of an earlier version
 /// are. The order counts: a forest refers to its columns by number.
 fn first_of<'a>(
-    what: &str,
+    what: &'static str,
     found: &[String],
     expected: impl Iterator<Item = &'a str>,
-) -> std::result::Result<(), String> {
+) -> Result<(), RankerProblem> {
     let expected: Vec<&str> = expected.collect();
     if let Some(first) = expected.get(..found.len())
         && found == first
@@ -391,15 +391,16 @@ fn first_of<'a>(
         return Ok(());
     }
     let stranger = found.iter().find(|name| !expected.contains(&name.as_str()));
-    let detail = match stranger {
-        Some(name) => format!("{name:?} among them"),
-        None => "in another order".to_owned(),
-    };
-    Err(format!(
-        "it has {} {what}, {detail}; this program has {}",
-        found.len(),
-        expected.len()
-    ))
+    let (found, known) = (found.len(), expected.len());
+    Err(match stranger {
+        Some(name) => RankerProblem::UnknownColumn {
+            what,
+            found,
+            name: name.clone(),
+            known,
+        },
+        None => RankerProblem::OtherOrder { what, found, known },
+    })
 }
 
 fn failed(path: &Path, reason: String) -> Error {

@@ -4,6 +4,7 @@
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 /// Most trees of a forest and most splits of a tree, which bounds the time of a prediction for any
 /// file.
@@ -85,22 +86,70 @@ struct FlatSplit {
     threshold: f32,
 }
 
+/// What is wrong with a forest, so that a prediction might not end.
+#[derive(Debug, PartialEq, Error)]
+pub enum ForestProblem {
+    /// It has more trees than are allowed.
+    #[error("{0} trees, {MAX_TREES} are allowed")]
+    Trees(usize),
+    /// One of its trees is none.
+    #[error("tree {number}: {problem}")]
+    Tree {
+        /// The tree, from 0.
+        number: usize,
+        /// What is wrong with it.
+        problem: TreeProblem,
+    },
+}
+
+/// What is wrong with a tree.
+#[derive(Debug, PartialEq, Error)]
+pub enum TreeProblem {
+    /// Splits and leaves do not fit together, or are too many.
+    #[error("{splits} splits and {leaves} leaves do not make a tree")]
+    Size {
+        /// Number of splits.
+        splits: usize,
+        /// Number of leaves.
+        leaves: usize,
+    },
+    /// A split asks for a feature that there is not.
+    #[error("split {split} asks for feature {feature}, there are {features}")]
+    Feature {
+        /// The split, from 0.
+        split: usize,
+        /// The feature.
+        feature: u16,
+        /// How many there are.
+        features: usize,
+    },
+    /// A split leads back, or nowhere.
+    #[error("split {split} leads to {left} and {right}")]
+    Children {
+        /// The split, from 0.
+        split: usize,
+        /// Where it leads for small values.
+        left: i16,
+        /// Where it leads for large ones.
+        right: i16,
+    },
+    /// A leaf or a threshold is no number.
+    #[error("a number is not finite")]
+    NotFinite,
+}
+
 impl Forest {
     /// Checks that every prediction over rows of `features` values ends at a leaf.
     ///
     /// # Errors
-    /// A description with the tree's number.
-    pub fn check(&self, features: usize) -> Result<(), String> {
+    /// [`ForestProblem`], with the tree's number.
+    pub fn check(&self, features: usize) -> Result<(), ForestProblem> {
         if self.trees.len() > MAX_TREES {
-            return Err(format!(
-                "{} trees, {MAX_TREES} are allowed",
-                self.trees.len()
-            ));
+            return Err(ForestProblem::Trees(self.trees.len()));
         }
         for (number, tree) in self.trees.iter().enumerate() {
-            if let Err(reason) = tree.check(features) {
-                return Err(format!("tree {number}: {reason}"));
-            }
+            tree.check(features)
+                .map_err(|problem| ForestProblem::Tree { number, problem })?;
         }
         Ok(())
     }
@@ -264,33 +313,34 @@ impl Tree {
         }
     }
 
-    fn check(&self, features: usize) -> Result<(), String> {
+    fn check(&self, features: usize) -> Result<(), TreeProblem> {
         if self.splits.len() > MAX_SPLITS || self.leaves.len() != self.splits.len() + 1 {
-            return Err(format!(
-                "{} splits and {} leaves do not make a tree",
-                self.splits.len(),
-                self.leaves.len()
-            ));
+            return Err(TreeProblem::Size {
+                splits: self.splits.len(),
+                leaves: self.leaves.len(),
+            });
         }
         for (node, split) in self.splits.iter().enumerate() {
             if split.feature as usize >= features {
-                return Err(format!(
-                    "split {node} asks for feature {}, there are {features}",
-                    split.feature
-                ));
+                return Err(TreeProblem::Feature {
+                    split: node,
+                    feature: split.feature,
+                    features,
+                });
             }
             if !self.is_below(node, split.left) || !self.is_below(node, split.right) {
-                return Err(format!(
-                    "split {node} leads to {} and {}",
-                    split.left, split.right
-                ));
+                return Err(TreeProblem::Children {
+                    split: node,
+                    left: split.left,
+                    right: split.right,
+                });
             }
         }
         let thresholds = self.splits.iter().map(|split| &split.threshold);
         let mut numbers = self.leaves.iter().chain(thresholds).copied();
         match numbers.all(f64::is_finite) {
             true => Ok(()),
-            false => Err("a number is not finite".to_owned()),
+            false => Err(TreeProblem::NotFinite),
         }
     }
 
@@ -442,7 +492,7 @@ mod tests {
                 "do not make a tree",
             ),
         ] {
-            let error = forest(json).check(2).unwrap_err();
+            let error = forest(json).check(2).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
     }
