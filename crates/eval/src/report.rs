@@ -25,7 +25,8 @@ use super::worst::WorstQuery;
 
 pub use figures::Figures;
 pub use file::{
-    FORMAT, ReportFile, check_format, not_a_report, read_json, read_reports, reports_of, to_json,
+    FORMAT, ReportFile, ReportProblem, check_format, not_a_report, read_json, read_reports,
+    reports_of, to_json,
 };
 pub use means::{Intervals, Means};
 pub use sources::{SourceReport, by_source};

@@ -10,7 +10,7 @@ use super::judgements::Worth;
 use super::latency::Latency;
 use super::metrics::{self, Metric};
 use super::per_query::{self, MAX_RANK, QueryOfArm, QueryReport, ScoredHit};
-use super::report::{ArmReport, Report, by_source, comparisons};
+use super::report::{ArmReport, Report, ReportProblem, by_source, comparisons};
 use super::run::ArmRun;
 
 /// An arm of a server.
@@ -164,14 +164,13 @@ fn pasted_query(query: &QueryReport) -> PastedQuery {
 /// What in a report cannot be: a mean that its queries do not have, a rank that no search gives.
 ///
 /// # Errors
-/// The place and the values.
-pub fn check(report: &Report) -> Result<(), String> {
+/// [`ReportProblem`] with the place and the values.
+pub fn check(report: &Report) -> Result<(), ReportProblem> {
     if report.per_query.len() != report.queries {
-        return Err(format!(
-            "it says {} queries and has {} in per_query",
-            report.queries,
-            report.per_query.len()
-        ));
+        return Err(ReportProblem::Queries {
+            said: report.queries,
+            found: report.per_query.len(),
+        });
     }
     for query in &report.per_query {
         for (name, arm) in &query.arms {
@@ -185,18 +184,22 @@ pub fn check(report: &Report) -> Result<(), String> {
 }
 
 /// Refuses ranks that no search gives: a list as long as a huge rank would take all memory.
-fn check_ranks(query: &str, name: &str, arm: &QueryOfArm) -> Result<(), String> {
+fn check_ranks(query: &str, name: &str, arm: &QueryOfArm) -> Result<(), ReportProblem> {
     for (tool, rank) in &arm.ranks {
         if !(1..=MAX_RANK).contains(rank) {
-            return Err(format!(
-                "query {query:?} has the rank {rank} for {tool:?} in the arm {name:?}; ranks are 1 to {MAX_RANK}"
-            ));
+            return Err(ReportProblem::Rank {
+                query: query.to_owned(),
+                arm: name.to_owned(),
+                tool: tool.clone(),
+                rank: *rank,
+                most: MAX_RANK,
+            });
         }
     }
     Ok(())
 }
 
-fn check_means(report: &Report, arm: &ArmReport) -> Result<(), String> {
+fn check_means(report: &Report, arm: &ArmReport) -> Result<(), ReportProblem> {
     for (metric, mean) in &arm.means.0 {
         let queries = report.per_query.iter();
         let values: Vec<f64> = queries
@@ -206,10 +209,12 @@ fn check_means(report: &Report, arm: &ArmReport) -> Result<(), String> {
         let differs = (of_queries - mean).abs() > ROUNDING;
         // `NaN` differs from nothing, and would pass as equal.
         if differs || mean.is_nan() {
-            return Err(format!(
-                "{metric} of the arm {:?} is {mean}, and the mean of its queries is {of_queries}",
-                arm.name
-            ));
+            return Err(ReportProblem::Mean {
+                metric: *metric,
+                arm: arm.name.clone(),
+                mean: *mean,
+                of_queries,
+            });
         }
     }
     Ok(())

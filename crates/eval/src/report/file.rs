@@ -5,10 +5,12 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use thiserror::Error;
 use utoipa::ToSchema;
 
 use super::Report;
 use crate::error::{EvalError, Result, read_text};
+use crate::metrics::Metric;
 
 /// The version of the shape of a report. A later one cannot be read.
 pub const FORMAT: u32 = 1;
@@ -34,14 +36,68 @@ fn format() -> u32 {
 /// Refuses a report of a later shape.
 ///
 /// # Errors
-/// What it has and what is read.
-pub fn check_format(format: u64) -> Result<(), String> {
+/// [`ReportProblem::LaterFormat`].
+pub fn check_format(format: u64) -> Result<(), ReportProblem> {
     if format <= u64::from(FORMAT) {
         return Ok(());
     }
-    Err(format!(
-        "it has the format {format}, and this version reads up to {FORMAT}; use a newer version"
-    ))
+    Err(ReportProblem::LaterFormat(format))
+}
+
+/// What is wrong with a report.
+#[derive(Debug, Error)]
+pub enum ReportProblem {
+    /// A later version wrote it.
+    #[error("it has the format {0}, and this version reads up to {FORMAT}; use a newer version")]
+    LaterFormat(u64),
+    /// It is no JSON, or not that of a report.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// It is neither an object nor a list.
+    #[error("it is no object")]
+    NoObject,
+    /// Its sets are no list.
+    #[error("`sets` is no list")]
+    SetsAreNoList,
+    /// It has no set.
+    #[error("it has no set")]
+    NoSet,
+    /// It does not have the queries that it says.
+    #[error("it says {said} queries and has {found} in per_query")]
+    Queries {
+        /// The number that it says.
+        said: usize,
+        /// The queries that it has.
+        found: usize,
+    },
+    /// No search gives this rank.
+    #[error(
+        "query {query:?} has the rank {rank} for {tool:?} in the arm {arm:?}; ranks are 1 to {most}"
+    )]
+    Rank {
+        /// The query's id.
+        query: String,
+        /// The arm.
+        arm: String,
+        /// The tool.
+        tool: String,
+        /// Its rank.
+        rank: usize,
+        /// The last rank that a search gives.
+        most: usize,
+    },
+    /// A mean is not that of the queries.
+    #[error("{metric} of the arm {arm:?} is {mean}, and the mean of its queries is {of_queries}")]
+    Mean {
+        /// The metric.
+        metric: Metric,
+        /// The arm.
+        arm: String,
+        /// The mean that the report has.
+        mean: f64,
+        /// The mean of its queries.
+        of_queries: f64,
+    },
 }
 
 /// A file of reports of any kind.
@@ -85,14 +141,14 @@ pub fn read_reports(path: &Path) -> Result<Vec<Report>> {
 /// As [`read_reports`].
 pub fn read_json(path: &Path) -> Result<Value> {
     let text = read_text(path)?;
-    serde_json::from_str(&text).map_err(|error| not_a_report(path, &error.to_string()))
+    serde_json::from_str(&text).map_err(|error| not_a_report(path, &error.into()))
 }
 
 /// The reports of a JSON value, of any kind.
 ///
 /// # Errors
-/// What is wrong with it.
-pub fn reports_of<T: DeserializeOwned>(value: Value) -> Result<Vec<T>, String> {
+/// [`ReportProblem`] for what is no report.
+pub fn reports_of<T: DeserializeOwned>(value: Value) -> Result<Vec<T>, ReportProblem> {
     if let Some(format) = value.get("format").and_then(Value::as_u64) {
         check_format(format)?;
     }
@@ -101,26 +157,23 @@ pub fn reports_of<T: DeserializeOwned>(value: Value) -> Result<Vec<T>, String> {
         Value::Array(reports) => reports,
         Value::Object(mut file) => match file.remove("sets") {
             Some(Value::Array(reports)) => reports,
-            Some(_) => return Err("`sets` is no list".to_owned()),
+            Some(_) => return Err(ReportProblem::SetsAreNoList),
             None => vec![Value::Object(file)],
         },
-        _ => return Err("it is no object".to_owned()),
+        _ => return Err(ReportProblem::NoObject),
     };
     if sets.is_empty() {
-        return Err("it has no set".to_owned());
+        return Err(ReportProblem::NoSet);
     }
     let mut reports = Vec::with_capacity(sets.len());
     for report in sets {
-        match serde_json::from_value(report) {
-            Ok(report) => reports.push(report),
-            Err(error) => return Err(error.to_string()),
-        }
+        reports.push(serde_json::from_value(report)?);
     }
     Ok(reports)
 }
 
 /// The error for a file without reports.
-pub fn not_a_report(path: &Path, reason: &str) -> EvalError {
+pub fn not_a_report(path: &Path, reason: &ReportProblem) -> EvalError {
     EvalError::Baseline {
         path: path.to_owned(),
         reason: format!(

@@ -90,7 +90,10 @@ fn a_report_of_a_later_shape_is_refused() {
         let read = reports_of::<Report>(file);
         assert_eq!(read.is_ok(), is_read, "{format}");
         if let Err(reason) = read {
-            assert!(reason.contains(&format!("format {format}")), "{reason}");
+            assert!(
+                reason.to_string().contains(&format!("format {format}")),
+                "{reason}"
+            );
         }
     }
 }

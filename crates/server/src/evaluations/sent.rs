@@ -16,7 +16,7 @@ use super::{MAX_QUERIES, check_name};
 use toolscout_base::clock::unix_ms;
 use toolscout_eval::answered::{AnsweredQuery, figures, fingerprint};
 use toolscout_eval::metrics::{Metric, headline};
-use toolscout_eval::report::{ArmReport, FORMAT, check_format};
+use toolscout_eval::report::{ArmReport, FORMAT, ReportProblem, check_format};
 use toolscout_eval::reported::{answered, check, pasted};
 use toolscout_eval::{EvalSet, Report};
 
@@ -99,7 +99,7 @@ pub fn evaluated(
     })
 }
 
-fn invalid(reason: String) -> ApiError {
+fn invalid(reason: ReportProblem) -> ApiError {
     let message = format!(
         "this is not a report of `toolscout eval --json` as it was written: {reason}; send the file as it is"
     );
@@ -125,7 +125,7 @@ fn chosen(mut sets: Vec<Report>, named: Option<&str>) -> ApiResult<Report> {
     };
     match place {
         Some(place) => Ok(sets.swap_remove(place)),
-        None if sets.is_empty() => Err(invalid("it has no set".to_owned())),
+        None if sets.is_empty() => Err(invalid(ReportProblem::NoSet)),
         None => {
             let message = format!(
                 "set is {:?}, and the report has {names}",
