@@ -210,7 +210,7 @@ impl Args {
 
     fn plan(&self, context: &Context, searcher: &Searcher) -> Result<Plan> {
         let wanted = Wanted::new(self.texts.map(usize::from), &self.languages);
-        let wanted = wanted.map_err(UsageError)?;
+        let wanted = wanted.map_err(UsageError::from)?;
         context.warn_of_unknown_servers(searcher, &self.server);
         let mut tools = enrich::missing(searcher, &self.server);
         if let Some(limit) = self.limit {
@@ -348,7 +348,7 @@ pub fn texts_of_model(
     searcher: &Arc<Searcher>,
     is_agreed: bool,
 ) -> Result<Vec<(Arc<Tool>, Enrichment)>> {
-    let wanted = Wanted::new(None, &[]).map_err(UsageError)?;
+    let wanted = Wanted::new(None, &[]).map_err(UsageError::from)?;
     let plan = Plan::of(enrich::missing(searcher, &[]), DEFAULT_BATCH, &wanted);
     if plan.tools == 0 {
         bail!("every tool has texts already, so the model of --llm has nothing to write");

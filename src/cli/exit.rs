@@ -6,6 +6,7 @@ use std::io;
 use toolscout_index::{DataDir, Error};
 
 use super::output::print_stderr;
+use crate::enrich::wanted::WantedError;
 use crate::eval::EvalError;
 use crate::hints;
 use toolscout_index::suggest::did_you_mean;
@@ -48,6 +49,12 @@ impl fmt::Display for UsageError {
 }
 
 impl std::error::Error for UsageError {}
+
+impl From<WantedError> for UsageError {
+    fn from(error: WantedError) -> Self {
+        UsageError(error.to_string())
+    }
+}
 
 /// Prints an error on stderr and returns its exit code: 2 for a mistake in the command line, else
 /// `failed`.

@@ -264,7 +264,8 @@ fn serve(
     let gateway = match texts {
         Some(most) => gateway.with_texts(ClientTexts {
             most,
-            wanted: Wanted::new(None, &context.settings.enrich.languages).map_err(UsageError)?,
+            wanted: Wanted::new(None, &context.settings.enrich.languages)
+                .map_err(UsageError::from)?,
             catalog: sink.clone(),
         }),
         None => gateway,

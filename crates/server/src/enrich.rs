@@ -169,7 +169,7 @@ impl EnrichRequest {
         }
         match Wanted::new(self.texts, &self.languages) {
             Ok(wanted) => Ok(wanted),
-            Err(message) => Err(ApiError::unprocessable("invalid_value", message)),
+            Err(error) => Err(ApiError::unprocessable("invalid_value", error.to_string())),
         }
     }
 

@@ -371,7 +371,7 @@ fn wanted(params: &QuestionParams) -> ApiResult<Wanted> {
         None => Vec::new(),
     };
     Wanted::new(params.texts, &languages)
-        .map_err(|message| ApiError::unprocessable("invalid_value", message))
+        .map_err(|error| ApiError::unprocessable("invalid_value", error.to_string()))
 }
 
 /// The questions about the tools without texts; empty if every tool has some.

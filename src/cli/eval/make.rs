@@ -157,7 +157,7 @@ impl GenerateArgs {
 
     fn by_model(&self, tools: &[Arc<Tool>], per_tool: usize) -> Result<Vec<JudgedLine>> {
         let asker = Asker::new(&self.llm, self.yes, &counted(tools.len(), "definition"))?;
-        let wanted = Wanted::new(Some(per_tool), &[]).map_err(UsageError)?;
+        let wanted = Wanted::new(Some(per_tool), &[]).map_err(UsageError::from)?;
         let batches = enrich::batches(tools, DEFAULT_BATCH, &wanted);
         let mut run = self.llm.run(batches, PARALLEL, None)?;
         let is_stopped = || asker.interrupt.is_raised();

@@ -1,5 +1,6 @@
 //! How many texts of a tool are asked for, and in which languages.
 
+use thiserror::Error;
 use toolscout_index::{MAX_ENRICHMENT_CHARS, MAX_ENRICHMENT_TEXTS};
 
 use toolscout_base::printable::counted;
@@ -68,8 +69,8 @@ impl Wanted {
     /// three, or as many as fit.
     ///
     /// # Errors
-    /// For more texts than a tool can have, and for what is no name of a language.
-    pub fn new(texts: Option<usize>, languages: &[String]) -> Result<Self, String> {
+    /// [`WantedError`] for more texts than a tool can have, and for what is no name of a language.
+    pub fn new(texts: Option<usize>, languages: &[String]) -> Result<Self, WantedError> {
         let mut names: Vec<String> = Vec::new();
         for language in languages {
             let name = language_name(language)?;
@@ -82,14 +83,13 @@ impl Wanted {
         let each = texts.unwrap_or(DEFAULT_TEXTS.min(most));
         if each == 0 || each > most {
             return Err(match names.len() {
-                0 => format!("{each} texts of a tool; use 1 to {MAX_ENRICHMENT_TEXTS}"),
-                parts if most == 0 => {
-                    format!("{parts} languages; a tool has at most {MAX_ENRICHMENT_TEXTS} texts")
-                }
-                parts => format!(
-                    "{each} texts in each of {}: a tool has at most {MAX_ENRICHMENT_TEXTS} texts, so use 1 to {most}",
-                    counted(parts, "language")
-                ),
+                0 => WantedError::Texts { each },
+                languages if most == 0 => WantedError::Languages { languages },
+                languages => WantedError::TextsInEach {
+                    each,
+                    languages,
+                    most,
+                },
             });
         }
         Ok(Wanted {
@@ -125,8 +125,41 @@ impl Wanted {
     }
 }
 
+/// Why texts cannot be asked for.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub enum WantedError {
+    /// No text, or more than a tool can have.
+    #[error("{each} texts of a tool; use 1 to {MAX_ENRICHMENT_TEXTS}")]
+    Texts {
+        /// The texts that were asked for.
+        each: usize,
+    },
+    /// More languages than a tool can have texts.
+    #[error("{languages} languages; a tool has at most {MAX_ENRICHMENT_TEXTS} texts")]
+    Languages {
+        /// Number of languages.
+        languages: usize,
+    },
+    /// No text in each language, or more than fit.
+    #[error(
+        "{each} texts in each of {}: a tool has at most {MAX_ENRICHMENT_TEXTS} texts, so use 1 to {most}",
+        counted(*languages, "language")
+    )]
+    TextsInEach {
+        /// The texts that were asked for.
+        each: usize,
+        /// Number of languages.
+        languages: usize,
+        /// Most texts in each of so many.
+        most: usize,
+    },
+    /// It is no language.
+    #[error("{0:?} is no language; use a code such as de or zh, or a name such as Catalan")]
+    Language(String),
+}
+
 /// The name of a language that is given by its code or its name.
-fn language_name(given: &str) -> Result<String, String> {
+fn language_name(given: &str) -> Result<String, WantedError> {
     let given = given.trim();
     for (code, name) in CODES {
         if code.eq_ignore_ascii_case(given) {
@@ -140,9 +173,7 @@ fn language_name(given: &str) -> Result<String, String> {
     {
         return Ok(given.to_owned());
     }
-    Err(format!(
-        "{given:?} is no language; use a code such as de or zh, or a name such as Catalan"
-    ))
+    Err(WantedError::Language(given.to_owned()))
 }
 
 #[cfg(test)]
@@ -151,7 +182,7 @@ mod tests {
 
     fn wanted(texts: Option<usize>, languages: &[&str]) -> Result<Wanted, String> {
         let languages: Vec<String> = languages.iter().map(|&name| name.to_owned()).collect();
-        Wanted::new(texts, &languages)
+        Wanted::new(texts, &languages).map_err(|error| error.to_string())
     }
 
     #[test]
