@@ -153,7 +153,8 @@ impl AgentProfile {
         };
         let profile: AgentProfile =
             toml::from_str(text).map_err(|error| invalid(error.to_string().trim().to_owned()))?;
-        profile.settings().check().map_err(invalid)?;
+        let checked = profile.settings().check();
+        checked.map_err(|error| invalid(error.to_string()))?;
         Ok(profile)
     }
 

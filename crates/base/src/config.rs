@@ -4,6 +4,7 @@
 //! Every setting has one key: `search.k` in the file is `TOOLSCOUT_SEARCH_K` in the environment. An
 //! unknown key is an error, because a misspelt setting would otherwise be ignored silently.
 
+mod word;
 mod address;
 mod agent;
 mod embedder;
@@ -28,8 +29,8 @@ use crate::regular_file;
 
 pub use address::masked;
 pub use agent::{
-    AgentSettings, CALLS, COUNT, Eviction, Limits, MORE_CHARS, MORE_TOOLS, ModelParameters, ROUNDS,
-    ReasoningEffort, ResultFormat, SECONDS, SIZE,
+    AgentSettings, AgentSettingsError, CALLS, COUNT, Eviction, Limits, MORE_CHARS, MORE_TOOLS,
+    ModelParameters, ROUNDS, ReasoningEffort, ResultFormat, SECONDS, SIZE,
 };
 pub use embedder::{ApiKey, EmbedderKind, EmbedderLayer, EndpointSettings, is_url};
 pub use enrich::{EnrichMode, EnrichSettings};
@@ -37,6 +38,7 @@ pub use profile::{ProfileClass, ProfileDetail, ProfileSettings};
 pub use shadow::{RankerChange, SettingsChange, ShadowChanges, ShadowSettings, changed};
 pub use store::{DEFAULT_SCHEMA, StoreAddress, StoreReads, StoreServer, StoreSettings};
 pub use usage::UsageSettings;
+pub use word::UnknownWord;
 
 /// The catalog of runs that name none.
 pub const DEFAULT_CATALOG: &str = "default";

@@ -6,6 +6,9 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::word::UnknownWord;
 
 /// What may be said of how often the model answers.
 pub const ROUNDS: RangeInclusive<u64> = 1..=100;
@@ -174,16 +177,16 @@ impl ReasoningEffort {
 }
 
 impl FromStr for ReasoningEffort {
-    type Err = String;
+    type Err = UnknownWord;
 
-    fn from_str(word: &str) -> Result<Self, String> {
+    fn from_str(word: &str) -> Result<Self, UnknownWord> {
         for (effort, name) in Self::ALL {
             if name == word {
                 return Ok(effort);
             }
         }
         let words = Self::ALL.map(|(_, name)| name);
-        Err(format!("use one of {}", words.join(", ")))
+        Err(UnknownWord::new(format!("one of {}", words.join(", "))))
     }
 }
 
@@ -200,8 +203,8 @@ impl AgentSettings {
     /// Checks the ranges.
     ///
     /// # Errors
-    /// A message with the key, its value and its range.
-    pub fn check(&self) -> Result<(), String> {
+    /// [`AgentSettingsError`] with the key, its value and its range.
+    pub fn check(&self) -> Result<(), AgentSettingsError> {
         self.limits.check()?;
         self.model.check()
     }
@@ -231,7 +234,7 @@ impl Limits {
         }
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), AgentSettingsError> {
         let number = |value: Option<usize>| value.map(|value| value as u64);
         // Those that are not here may have any value.
         for (key, value, range) in [
@@ -271,44 +274,72 @@ impl ModelParameters {
         }
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), AgentSettingsError> {
         if let Some(temperature) = self.temperature
             && !(0.0..=2.0).contains(&temperature)
         {
-            return Err(format!(
-                "model.temperature is {temperature}, it must be from 0 to 2"
-            ));
+            return Err(AgentSettingsError::Temperature(temperature));
         }
         check_range("model", "max_tokens", self.max_tokens, SIZE)?;
         check_range("model", "num_ctx", self.num_ctx, SIZE)?;
         if self.stop.len() > MAX_STOP {
-            let given = self.stop.len();
-            return Err(format!(
-                "model.stop has {given} texts, at most {MAX_STOP} are allowed"
-            ));
+            return Err(AgentSettingsError::Stops {
+                given: self.stop.len(),
+            });
         }
         if self.stop.iter().any(String::is_empty) {
-            return Err(
-                "model.stop has an empty text, which no answer can end at; remove it".into(),
-            );
+            return Err(AgentSettingsError::EmptyStop);
         }
         Ok(())
     }
 }
 
+/// Why settings of an agent cannot be used.
+#[derive(Debug, PartialEq, Error)]
+pub enum AgentSettingsError {
+    /// A number is out of its range.
+    #[error(
+        "{table}.{key} is {value}, it must be from {} to {}",
+        range.start(),
+        range.end()
+    )]
+    OutOfRange {
+        /// The table of the number.
+        table: &'static str,
+        /// Its key.
+        key: &'static str,
+        /// The number.
+        value: u64,
+        /// The numbers that are allowed.
+        range: RangeInclusive<u64>,
+    },
+    /// The temperature is out of its range.
+    #[error("model.temperature is {0}, it must be from 0 to 2")]
+    Temperature(f64),
+    /// Too many texts that an answer ends at.
+    #[error("model.stop has {given} texts, at most {MAX_STOP} are allowed")]
+    Stops {
+        /// How many.
+        given: usize,
+    },
+    /// An empty text that an answer ends at.
+    #[error("model.stop has an empty text, which no answer can end at; remove it")]
+    EmptyStop,
+}
+
 fn check_range(
-    table: &str,
-    key: &str,
+    table: &'static str,
+    key: &'static str,
     value: Option<u64>,
     range: RangeInclusive<u64>,
-) -> Result<(), String> {
+) -> Result<(), AgentSettingsError> {
     match value {
-        Some(value) if !range.contains(&value) => {
-            let (least, most) = (range.start(), range.end());
-            Err(format!(
-                "{table}.{key} is {value}, it must be from {least} to {most}"
-            ))
-        }
+        Some(value) if !range.contains(&value) => Err(AgentSettingsError::OutOfRange {
+            table,
+            key,
+            value,
+            range,
+        }),
         _ => Ok(()),
     }
 }

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
+use super::word::UnknownWord;
+
 /// What may be said of tokens a day: at most a billion.
 pub const TOKENS: std::ops::RangeInclusive<u64> = 1..=1_000_000_000;
 
@@ -40,14 +42,14 @@ impl fmt::Display for EnrichMode {
 }
 
 impl FromStr for EnrichMode {
-    type Err = String;
+    type Err = UnknownWord;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
         match text {
             "off" => Ok(EnrichMode::Off),
             "ask" => Ok(EnrichMode::Ask),
             "auto" => Ok(EnrichMode::Auto),
-            _ => Err("use off, ask or auto".to_owned()),
+            _ => Err(UnknownWord::new("off, ask or auto")),
         }
     }
 }

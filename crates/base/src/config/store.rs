@@ -9,6 +9,7 @@ use reqwest::Url;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::masked;
+use super::word::UnknownWord;
 use crate::known_secrets;
 
 /// The schema that holds the tables, unless a setting names another.
@@ -219,13 +220,13 @@ pub enum StoreReads {
 }
 
 impl FromStr for StoreReads {
-    type Err = String;
+    type Err = UnknownWord;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
         match text {
             "primary" => Ok(StoreReads::Primary),
             "standby" => Ok(StoreReads::Standby),
-            _ => Err("use primary or standby".to_owned()),
+            _ => Err(UnknownWord::new("primary or standby")),
         }
     }
 }

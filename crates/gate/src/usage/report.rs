@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use toolscout_base::budget;
 use toolscout_base::clock::date;
+use toolscout_base::config::UnknownWord;
 use toolscout_index::Tool;
 use toolscout_index::formats::{self, Emit};
 use utoipa::ToSchema;
@@ -38,15 +39,15 @@ pub enum Order {
 }
 
 impl FromStr for Order {
-    type Err = String;
+    type Err = UnknownWord;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
         match text {
             "calls" => Ok(Order::Calls),
             "searches" => Ok(Order::Searches),
             "errors" => Ok(Order::Errors),
             "tokens" => Ok(Order::Tokens),
-            _ => Err("use calls, searches, errors or tokens".to_owned()),
+            _ => Err(UnknownWord::new("calls, searches, errors or tokens")),
         }
     }
 }
