@@ -19,7 +19,6 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use toolscout::assembly::{self, Settings};
 use toolscout::dropin::{DropInConfig, ProviderConfig};
-use toolscout::http::{Exposure, Limits};
 use toolscout::shutdown::Shutdown;
 use toolscout_index::Options;
 use toolscout_index::embed::StaticTable;
@@ -140,27 +139,11 @@ async fn start(data: &TempDir) -> (String, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
     let settings = Settings {
-        data: data.path().to_owned(),
-        store: None,
-        default_catalog: "default".into(),
         catalog_options: Options::new(vec![StaticTable::bundled().unwrap()]),
-        embedder_source: None,
-        allowed_hosts: Vec::new(),
-        allowed_origins: Vec::new(),
-        exposure: Exposure::Loopback,
-        limits: Limits::default(),
-        agents: None,
-        mcp_pool: Default::default(),
-        gateway: Default::default(),
-        profiles: Vec::new(),
-        enrich: Default::default(),
-        enricher: None,
-        usage: Default::default(),
-        shadow: None,
-        agent_scope: toolscout::keys::Scope::Search,
         dropin: Some(DropInConfig::new(ProviderConfig::new(format!(
             "{provider}/v1"
         )))),
+        ..Settings::new(data.path())
     };
     tokio::spawn(assembly::serve(listener, settings, Shutdown::new()));
     let client = toolscout::tls::client().no_proxy().build().unwrap();

@@ -25,8 +25,6 @@ use toolscout::assembly::{self, Settings};
 use toolscout::config::ShadowSettings;
 use toolscout::eval::EvalSet;
 use toolscout::eval::dataset::EvalQuery;
-use toolscout::http::{Exposure, Limits};
-use toolscout::keys::Scope;
 use toolscout::shadow::Plan;
 use toolscout::shutdown::Shutdown;
 use toolscout::usage::shadow::{ComparedSearch, Identity, Shadow, ShadowState, Shown};
@@ -119,25 +117,9 @@ impl Served {
         let load = Box::new(Options::default);
         let plan = shadow.map(|shadow| Plan::new(&shadow, "default", &BTreeMap::new(), load));
         let settings = Settings {
-            data: data.path().to_owned(),
-            store: None,
-            default_catalog: "default".into(),
             catalog_options: embedders(),
-            embedder_source: None,
-            allowed_hosts: Vec::new(),
-            allowed_origins: Vec::new(),
-            exposure: Exposure::Loopback,
-            limits: Limits::default(),
-            agents: None,
-            mcp_pool: Default::default(),
-            gateway: Default::default(),
-            profiles: Vec::new(),
-            enrich: Default::default(),
-            enricher: None,
-            usage: Default::default(),
             shadow: plan.transpose().expect("a plan"),
-            agent_scope: Scope::Search,
-            dropin: None,
+            ..Settings::new(data.path())
         };
         tokio::spawn(assembly::serve(listener, settings, Shutdown::new()));
         let client = toolscout::tls::client()

@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use toolscout_index::{DataDir, Options, database};
 
 use crate::agent::{AgentBuilder, AgentConfig, Agents, ServedAgent};
-use crate::config::{EnrichSettings, UsageSettings};
+use crate::config::{DEFAULT_CATALOG, EnrichSettings, UsageSettings};
 use crate::cpu_pool::CpuPool;
 use crate::dropin::{self, DropIn, DropInConfig};
 use crate::feedback::FeedbackStore;
@@ -86,6 +86,33 @@ pub struct Settings {
     pub enricher: Option<Arc<dyn ChatModel>>,
     /// How much the server accepts and keeps open.
     pub limits: Limits,
+}
+
+impl Settings {
+    /// A server for this machine, over a data directory, without embedders, agents, MCP servers and provider.
+    pub fn new(data: impl Into<PathBuf>) -> Self {
+        Settings {
+            data: data.into(),
+            store: None,
+            default_catalog: DEFAULT_CATALOG.to_owned(),
+            catalog_options: Options::default(),
+            embedder_source: None,
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            exposure: Exposure::Loopback,
+            agents: None,
+            agent_scope: Scope::Search,
+            mcp_pool: Pool::default(),
+            gateway: GatewayConfig::default(),
+            profiles: Vec::new(),
+            dropin: None,
+            enrich: EnrichSettings::default(),
+            usage: UsageSettings::default(),
+            shadow: None,
+            enricher: None,
+            limits: Limits::default(),
+        }
+    }
 }
 
 /// An agent without what it shares with others: the catalog, the gate, conversations, MCP servers.

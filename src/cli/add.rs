@@ -109,19 +109,16 @@ impl Args {
         let changes = upsert(&mut writer, std::mem::take(&mut batch.tools), &interrupt)?;
         let generation = commit(&mut writer, &interrupt)?;
         let stored = start.elapsed() - read;
-        let outcome = AddReport {
+        let report = AddReport {
             batch,
             changes,
             generation: Some(generation),
             read,
             stored,
             embedded: None,
-        }
-        .print_and_embed(context, || {
-            self.write.embed(context, &catalog, writer, &interrupt)
-        })?;
-        enrich::offer(context, &catalog);
-        Ok(outcome)
+        };
+        self.write
+            .finish(context, report, &catalog, writer, &interrupt)
     }
 }
 
@@ -260,6 +257,21 @@ impl WriteArgs {
             ));
         }
         context.open_or_create(Legs::All)
+    }
+
+    /// Prints what was stored, embeds it, and offers to enrich it.
+    pub fn finish(
+        &self,
+        context: &Context,
+        report: AddReport,
+        catalog: &Catalog,
+        writer: Writer,
+        interrupt: &Interrupt,
+    ) -> Result<Outcome> {
+        let embed = || self.embed(context, catalog, writer, interrupt);
+        let outcome = report.print_and_embed(context, embed)?;
+        enrich::offer(context, catalog);
+        Ok(outcome)
     }
 
     /// Embeds what was written, and gives the writer's lock back. `None` with --no-embed or without

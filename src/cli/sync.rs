@@ -13,7 +13,6 @@ use toolscout_index::{Changes, Options, Searcher, ToolId};
 use super::Outcome;
 use super::add::{AddReport, OpenApiArgs, WriteArgs, commit};
 use super::context::Context;
-use super::enrich;
 use super::exit::UsageError;
 use super::input::Batch;
 use super::interrupt::Interrupt;
@@ -109,19 +108,16 @@ impl Args {
         let stored = start.elapsed() - read;
         print_changes(context, &changes)?;
         words::warn_of_lost_tools(context, &catalog, &words_without_tool);
-        let outcome = AddReport {
+        let report = AddReport {
             batch,
             changes,
             generation: Some(generation),
             read,
             stored,
             embedded: None,
-        }
-        .print_and_embed(context, || {
-            self.write.embed(context, &catalog, writer, &interrupt)
-        })?;
-        enrich::offer(context, &catalog);
-        Ok(outcome)
+        };
+        self.write
+            .finish(context, report, &catalog, writer, &interrupt)
     }
 }
 

@@ -6,9 +6,8 @@ use reqwest::header::{HOST, ORIGIN};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use toolscout::assembly::{self, Settings};
-use toolscout::http::{Exposure, Limits};
+use toolscout::http::Exposure;
 use toolscout::keys::Scope;
-use toolscout_index::Options;
 
 use super::server::{Answer, Server, key_in, read, tool};
 use super::shared_store::Shared;
@@ -366,25 +365,9 @@ async fn beyond_loopback_needs_keys_or_insecure_no_keys() {
     let dir = tempfile::tempdir().unwrap();
     let shared = Shared::of(dir.path());
     let settings = |exposure| Settings {
-        data: dir.path().to_owned(),
         store: shared.as_ref().map(|shared| Arc::clone(&shared.store)),
-        default_catalog: "default".into(),
-        catalog_options: Options::default(),
-        embedder_source: None,
-        allowed_hosts: Vec::new(),
-        allowed_origins: Vec::new(),
         exposure,
-        limits: Limits::default(),
-        mcp_pool: Default::default(),
-        gateway: Default::default(),
-        profiles: Vec::new(),
-        dropin: None,
-        enrich: Default::default(),
-        enricher: None,
-        usage: Default::default(),
-        shadow: None,
-        agent_scope: Scope::Search,
-        agents: None,
+        ..Settings::new(dir.path())
     };
     let bind = async |exposure| {
         assembly::bind("0.0.0.0:0".parse().unwrap(), &settings(exposure))

@@ -10,7 +10,6 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use toolscout::assembly::{self, Settings};
-use toolscout::http::{Exposure, Limits};
 use toolscout::keys::{KeyStore, NewKey, Scope, Scopes};
 use toolscout::shutdown::Shutdown;
 use toolscout_index::embed::Hashing;
@@ -85,27 +84,7 @@ impl Server {
 
     pub async fn start_with(change: impl FnOnce(&mut Settings)) -> Self {
         let dir = tempfile::tempdir().expect("a temporary folder");
-        let mut settings = Settings {
-            data: dir.path().to_owned(),
-            store: None,
-            default_catalog: "default".into(),
-            catalog_options: Options::default(),
-            embedder_source: None,
-            allowed_hosts: Vec::new(),
-            allowed_origins: Vec::new(),
-            exposure: Exposure::Loopback,
-            limits: Limits::default(),
-            agents: None,
-            mcp_pool: Default::default(),
-            gateway: Default::default(),
-            profiles: Vec::new(),
-            dropin: None,
-            enrich: Default::default(),
-            enricher: None,
-            usage: Default::default(),
-            shadow: None,
-            agent_scope: Scope::Search,
-        };
+        let mut settings = Settings::new(dir.path());
         change(&mut settings);
         let shared = Shared::of(&settings.data);
         settings.store = shared.as_ref().map(|shared| Arc::clone(&shared.store));

@@ -1,7 +1,6 @@
 //! Logins at servers that want them: in a browser, renewed while calls run, and ended.
 
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -159,7 +158,7 @@ async fn tokens_of_a_short_life_are_renewed_one_at_a_time_while_calls_run() {
         }
     });
     let called = futures_util::future::join_all(callers);
-    tokio::time::timeout(Duration::from_secs(30), called)
+    timeout(Duration::from_secs(30), called)
         .await
         .expect("the token is renewed twice");
     let renewals = scene.server.renewals();
