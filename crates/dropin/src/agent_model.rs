@@ -8,10 +8,10 @@ mod responses;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use crate::conversations::kept_conversations::{ConversationKey, Identity};
 use crate::dialect::{Dialect, Item, content_text};
-use crate::failure::Failure;
-use crate::json::{self, Fields};
-use crate::kept_conversations::{ConversationKey, Identity};
+use crate::wire::failure::Failure;
+use crate::wire::json::{self, Fields};
 use toolscout_base::printable::excerpt;
 
 /// The name of the model that is our agent. Another agent of the server is the model

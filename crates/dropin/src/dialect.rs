@@ -14,10 +14,10 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
-use crate::failure::Failure;
-use crate::frames::Framing;
-use crate::json::{self, Fields};
-use crate::sse::Frame;
+use crate::wire::failure::Failure;
+use crate::wire::frames::Framing;
+use crate::wire::json::{self, Fields};
+use crate::wire::sse::Frame;
 use toolscout_gate::llm::ToolSpec;
 
 /// The API that a client speaks.

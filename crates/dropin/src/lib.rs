@@ -6,39 +6,21 @@
 //! unchanged.
 //!
 //! - [`DropIn::answer`]: answers a request.
-//! - `dialect`: what differs between the APIs. `exchange` is the loop that all of them share.
-//! - `tool_list` and `catalogs`: the tools of a request, and the catalogs they are found in.
-//! - `kept_conversations`: what clients do not see of their conversations, and providers must see again.
+//! - `wire`: what is read and written. `dialect`: what differs between the APIs.
+//! - `provider`: who answers, and what is sent there.
+//! - `tools`: the tools of a request, and the catalogs they are found in.
+//! - `conversations`: what clients do not see of their conversations, and providers must see again.
+//! - `answers`: what comes back. `answers/exchange` is the loop that all dialects share.
 
 mod extra;
-mod failure;
-mod json;
-mod not_deferred;
-mod own_tools;
 mod said_once;
-mod search_tool;
-mod shown;
-mod sse;
-mod event_stream;
-mod frames;
+mod wire;
 mod dialect;
-mod upstream;
-mod answer_bounds;
-mod client_search;
-mod client_results;
-mod figures;
-mod kept_conversations;
-mod agent_model;
-mod conversation;
-mod found;
-mod tool_list;
-mod catalogs;
-mod passed_request;
 mod provider;
-mod counting;
-mod passing;
-mod exchange;
-mod streaming;
+mod tools;
+mod conversations;
+mod agent_model;
+mod answers;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -57,29 +39,34 @@ pub use self::agent_model::{
     AGENT_MODEL, AgentAnswer, AgentQuestion, add_agents, agent_alone, agents_alone, model_of,
     requested_model,
 };
-pub use self::answer_bounds::AnswerLimits;
-pub use self::catalogs::CatalogLimits;
-pub use self::conversation::HEADER as CONVERSATION_HEADER;
-pub use self::counting::counted_here;
+pub use self::answers::figures::header_names;
+pub use self::conversations::conversation::HEADER as CONVERSATION_HEADER;
+pub use self::conversations::kept_conversations::ConversationKey;
 pub use self::dialect::Dialect;
 pub use self::extra::{CalledTool, ExtraCatalog, ToolCaller};
-pub use self::failure::Failure;
-pub use self::figures::header_names;
-pub use self::kept_conversations::ConversationKey;
-pub use self::passed_request::{PassedRequest, ProviderKey, check_path};
+pub use self::provider::answer_bounds::AnswerLimits;
+pub use self::provider::counting::counted_here;
+pub use self::provider::passed_request::{PassedRequest, ProviderKey, check_path};
+pub use self::provider::upstream::{
+    API_KEY, Target, Upstream, X_API_KEY, X_GOOG_API_KEY, is_signature,
+};
 pub use self::provider::{OtherProvider, Provider, ProviderConfig};
-pub use self::upstream::{API_KEY, Target, Upstream, X_API_KEY, X_GOOG_API_KEY, is_signature};
+pub use self::tools::catalogs::CatalogLimits;
+pub use self::wire::failure::Failure;
 
-use self::answer_bounds::AnswerMemory;
-use self::catalogs::RequestCatalogs;
-use self::exchange::{Exchange, First};
-use self::figures::{Figures, Report};
-use self::found::held_key;
-use self::json::Fields;
-use self::kept_conversations::KeptConversations;
-use self::not_deferred::{NotDeferred, Reason};
+use self::answers::exchange::{Exchange, First};
+use self::answers::figures::{Figures, Report};
+use self::answers::{passing, streaming};
+use self::conversations::found::held_key;
+use self::conversations::kept_conversations::KeptConversations;
+use self::provider::answer_bounds::AnswerMemory;
 use self::said_once::SaidOnce;
-use self::tool_list::{Deferral, ToolList};
+use self::tools::catalogs::RequestCatalogs;
+use self::tools::not_deferred::{NotDeferred, Reason};
+use self::tools::tool_list::{Deferral, ToolList};
+use self::tools::{client_results, client_search};
+use self::wire::json;
+use self::wire::json::Fields;
 use toolscout_base::telemetry::Metrics;
 use toolscout_finder::finder::meta_tools::MoreTools;
 use toolscout_gate::llm::LlmError;

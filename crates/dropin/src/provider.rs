@@ -1,5 +1,10 @@
 //! The model's provider: where it is, what it is sent, and how long it may take.
 
+pub mod answer_bounds;
+pub mod counting;
+pub mod passed_request;
+pub mod upstream;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -11,10 +16,10 @@ use reqwest::{Client, Method, Response, Url};
 use tokio::time::timeout;
 
 use crate::DropInRequest;
-use crate::answer_bounds::HeldAnswer;
-use crate::failure::Failure;
-use crate::passed_request::{PassedRequest, ProviderKey};
-use crate::upstream::Upstream;
+use crate::provider::answer_bounds::HeldAnswer;
+use crate::provider::passed_request::{PassedRequest, ProviderKey};
+use crate::provider::upstream::Upstream;
+use crate::wire::failure::Failure;
 use toolscout_base::clock::millis;
 use toolscout_base::known_secrets;
 use toolscout_base::media_type::{is_json, without_parameters};

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::{Head, Tokens};
 use crate::dialect::Dialect;
-use crate::failure::Failure;
-use crate::sse;
+use crate::wire::failure::Failure;
+use crate::wire::sse;
 
 pub struct Form;
 

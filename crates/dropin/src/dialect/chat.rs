@@ -12,7 +12,7 @@ use super::{
     content_essence, content_text, event_value, head_of, malformed, malformed_body, object_field,
     take_deferral, text_field, whole_value,
 };
-use crate::{json, sse};
+use crate::wire::{json, sse};
 use toolscout_gate::llm::calls::{CallAssembler, RawCall};
 use toolscout_gate::llm::{CallFragment, ToolSpec, call_fragment};
 

@@ -10,7 +10,7 @@ use super::{
     StreamedAnswer, ToolKind, View, WholeAnswer, add_usage, event_value, malformed_body,
     object_field, put_before, take_deferral, text_field, whole_value,
 };
-use crate::{event_stream, json};
+use crate::wire::{event_stream, json};
 use toolscout_gate::llm::ToolSpec;
 
 /// The field with the tools and the choice among them.

@@ -10,7 +10,7 @@ use super::{
     Protocol, Round, StreamedAnswer, ToolKind, View, WholeAnswer, add_usage, event_value, head_of,
     malformed, object_field, put_before, take_deferral, text_field, whole_value,
 };
-use crate::{json, sse};
+use crate::wire::{json, sse};
 use toolscout_gate::llm::ToolSpec;
 
 /// Fields of an answer that are the same in all its chunks.

@@ -11,7 +11,7 @@ use super::{
     event_value, has_type, head_of, malformed, malformed_body, object_field, put_before,
     take_deferral, text_field, whole_value, without_cache_control,
 };
-use crate::{json, sse};
+use crate::wire::{json, sse};
 use toolscout_gate::llm::ToolSpec;
 
 /// Beginning of the types of the provider's own tool search.

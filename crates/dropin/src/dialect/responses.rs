@@ -15,7 +15,7 @@ use super::{
     event_value, has_type, malformed, malformed_body, name_within, object_field, take_deferral,
     text_field, whole_value,
 };
-use crate::{json, sse};
+use crate::wire::{json, sse};
 use toolscout_gate::llm::ToolSpec;
 
 /// Stands in an event for the client's tools, which are put in as they came.

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use reqwest::Response;
 
+use crate::answers::figures::Report;
 use crate::dialect::Dialect;
-use crate::failure::Failure;
-use crate::figures::Report;
-use crate::frames::Framing;
 use crate::provider::{self, Provider};
+use crate::wire::failure::Failure;
+use crate::wire::frames::Framing;
 use crate::{AnswerBody, DropInAnswer, is_event_stream};
 
 /// An answer as it comes. A stream that is cut off ends with an error that clients understand.

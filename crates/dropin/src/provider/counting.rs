@@ -6,8 +6,8 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
 use crate::dialect::Dialect;
-use crate::failure::Failure;
-use crate::json::{self, Fields};
+use crate::wire::failure::Failure;
+use crate::wire::json::{self, Fields};
 use crate::{AnswerBody, DropIn, DropInAnswer, DropInRequest, MAX_ANSWER_BYTES, Planned, provider};
 use toolscout_base::cpu_pool::CpuPool;
 use toolscout_finder::finder::toolbox::o200k;

@@ -9,7 +9,7 @@ use tracing::Span;
 
 use crate::DropInRequest;
 use crate::dialect::Dialect;
-use crate::not_deferred::{NotDeferred, Reason};
+use crate::tools::not_deferred::{NotDeferred, Reason};
 use toolscout_base::telemetry::{Metrics, traces};
 
 /// The headers of an answer that have figures.

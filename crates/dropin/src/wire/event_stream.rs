@@ -3,7 +3,7 @@
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
-use crate::sse::Frame;
+use crate::wire::sse::Frame;
 use toolscout_gate::llm::stream::MAX_EVENT_BYTES;
 
 /// Length of the message, length of its headers, and the checksum of both.

@@ -10,10 +10,10 @@ use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
+use crate::answers::exchange::{Exchange, Next};
 use crate::dialect::StreamedAnswer;
-use crate::exchange::{Exchange, Next};
-use crate::failure::Failure;
-use crate::frames::{Frames, Framing};
+use crate::wire::failure::Failure;
+use crate::wire::frames::{Frames, Framing};
 use crate::{AnswerBody, DropInAnswer, is_event_stream, provider};
 use toolscout_base::long_work;
 

@@ -6,7 +6,7 @@ use memchr::memchr3_iter;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::dialect::MAX_PARTS;
-use crate::failure::Failure;
+use crate::wire::failure::Failure;
 
 /// Bytes that one permit of the memory stands for.
 const UNIT: usize = 1024;
@@ -37,14 +37,14 @@ impl Default for AnswerLimits {
 
 /// The memory for the answers that are being read.
 #[derive(Clone, Debug)]
-pub(super) struct AnswerMemory {
+pub(crate) struct AnswerMemory {
     limits: AnswerLimits,
     free: Arc<Semaphore>,
 }
 
 /// One answer, as far as it was read.
 #[derive(Debug)]
-pub(super) struct HeldAnswer {
+pub(crate) struct HeldAnswer {
     memory: AnswerMemory,
     /// Bytes that are held, or whose text is.
     bytes: usize,

@@ -20,9 +20,9 @@ use toolscout_index::formats::{self, ReadOptions};
 use toolscout_index::{Catalog, DataDir, Error, Options, Searcher, Tool};
 
 use crate::dialect::Dialect;
-use crate::json::Fields;
-use crate::not_deferred::NotDeferred;
-use crate::tool_list::{Deferral, ListId, ToolList};
+use crate::tools::not_deferred::NotDeferred;
+use crate::tools::tool_list::{Deferral, ListId, ToolList};
+use crate::wire::json::Fields;
 
 /// The server of all tools in these catalogs.
 pub const SERVER: &str = "request";

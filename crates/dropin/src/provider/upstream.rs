@@ -49,7 +49,7 @@ impl Upstream {
     }
 
     /// The header with a key of the settings.
-    pub(super) fn key_header(self, key: &str) -> Option<(HeaderName, HeaderValue)> {
+    pub(crate) fn key_header(self, key: &str) -> Option<(HeaderName, HeaderValue)> {
         let (name, value) = match self {
             Upstream::Main | Upstream::Bedrock => (AUTHORIZATION, format!("Bearer {key}")),
             Upstream::Messages => (X_API_KEY, key.to_owned()),
@@ -62,7 +62,7 @@ impl Upstream {
     }
 
     /// The headers of a client's own key, as this service reads them.
-    pub(super) fn credentials(self, given: &HeaderMap) -> HeaderMap {
+    pub(crate) fn credentials(self, given: &HeaderMap) -> HeaderMap {
         let names: &[HeaderName] = match self {
             Upstream::Main | Upstream::Messages => &[AUTHORIZATION, X_API_KEY],
             Upstream::Gemini => &[AUTHORIZATION, X_GOOG_API_KEY],

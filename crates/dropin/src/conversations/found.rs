@@ -4,11 +4,11 @@ use bytes::Bytes;
 use serde_json::Value;
 use toolscout_index::ToolId;
 
-use crate::conversation::ConversationNames;
+use crate::conversations::conversation::ConversationNames;
+use crate::conversations::kept_conversations::{ConversationKey, Identity, Remembered, Restored};
 use crate::dialect::{Dialect, Item};
-use crate::json::{self, Fields};
-use crate::kept_conversations::{ConversationKey, Identity, Remembered, Restored};
-use crate::shown::ShownTools;
+use crate::tools::shown::ShownTools;
+use crate::wire::json::{self, Fields};
 use crate::{DropIn, DropInRequest};
 use toolscout_finder::finder::SearchTrail;
 

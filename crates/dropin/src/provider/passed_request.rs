@@ -9,8 +9,8 @@ use reqwest::header::HeaderMap;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::dialect::Dialect;
-use crate::failure::Failure;
-use crate::upstream::Upstream;
+use crate::provider::upstream::Upstream;
+use crate::wire::failure::Failure;
 
 /// The key that a request goes to the provider with.
 #[derive(Clone)]

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use crate::event_stream;
-use crate::failure::Failure;
-use crate::sse::{self, Frame, Overlong};
+use crate::wire::event_stream;
+use crate::wire::failure::Failure;
+use crate::wire::sse::{self, Frame, Overlong};
 
 /// The form of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

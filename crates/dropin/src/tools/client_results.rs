@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::Dialect;
-use crate::json::{self, Fields};
+use crate::wire::json::{self, Fields};
 
 /// The type of a block that refers to a tool.
 const REFERENCE: &str = "tool_reference";

@@ -8,9 +8,10 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{Dialect, Namespace, OfferedTool, Protocol, ToolKind, name_within};
-use crate::not_deferred::{NotDeferred, Reason};
-use crate::own_tools::Candidate;
-use crate::{client_search, json, own_tools, search_tool};
+use crate::tools::not_deferred::{NotDeferred, Reason};
+use crate::tools::own_tools::Candidate;
+use crate::tools::{client_search, own_tools, search_tool};
+use crate::wire::json;
 use toolscout_gate::llm::ToolSpec;
 
 /// Bytes of a definition for each token, roughly: JSON of tools has 3.5 to 4.5 by o200k.

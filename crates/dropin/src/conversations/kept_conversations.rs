@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use toolscout_index::ToolId;
 
 use crate::dialect::{CallResult, Item, ModelCall, Protocol};
-use crate::json;
-use crate::shown::ShownTools;
+use crate::tools::shown::ShownTools;
+use crate::wire::json;
 use toolscout_finder::finder::SearchTrail;
 
 /// Longest item that is remembered by its id.

@@ -6,9 +6,9 @@ use reqwest::header::HeaderMap;
 use serde_json::Value;
 
 use crate::DropInRequest;
+use crate::conversations::kept_conversations::{ConversationKey, Identity};
 use crate::dialect::{Item, Protocol, text_field};
-use crate::json::Fields;
-use crate::kept_conversations::{ConversationKey, Identity};
+use crate::wire::json::Fields;
 
 /// The header by which a client names its conversation.
 pub const HEADER: &str = "x-toolscout-conversation";

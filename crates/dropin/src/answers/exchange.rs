@@ -9,21 +9,22 @@ use reqwest::Response;
 use toolscout_index::formats::model_name;
 use toolscout_index::{Searcher, Tool, ToolId};
 
-use crate::answer_bounds::HeldAnswer;
-use crate::conversation::ConversationNames;
+use crate::answers::figures::{Figures, Report};
+use crate::answers::passing;
+use crate::conversations::conversation::ConversationNames;
+use crate::conversations::found::{Found, Held, held_key};
+use crate::conversations::kept_conversations::{self, Identity, Remembered};
 use crate::dialect::{
     CallResult, HiddenTools, Item, ModelCall, Protocol, Round, View, WholeAnswer,
 };
 use crate::extra::ExtraCatalog;
-use crate::failure::Failure;
-use crate::figures::{Figures, Report};
-use crate::found::{Found, Held, held_key};
-use crate::json::{self, Fields};
-use crate::kept_conversations::{self, Identity, Remembered};
-use crate::search_tool::{self, Answer};
-use crate::shown::ShownTools;
-use crate::tool_list::{ToolList, estimated_tokens};
-use crate::{AnswerBody, DropIn, DropInAnswer, DropInRequest, is_event_stream, passing, provider};
+use crate::provider::answer_bounds::HeldAnswer;
+use crate::tools::search_tool::{self, Answer};
+use crate::tools::shown::ShownTools;
+use crate::tools::tool_list::{ToolList, estimated_tokens};
+use crate::wire::failure::Failure;
+use crate::wire::json::{self, Fields};
+use crate::{AnswerBody, DropIn, DropInAnswer, DropInRequest, is_event_stream, provider};
 use toolscout_base::long_work;
 use toolscout_finder::finder::meta_tools::{self, FindConfig, MoreTools};
 use toolscout_finder::finder::model_names;

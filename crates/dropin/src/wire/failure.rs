@@ -88,7 +88,7 @@ impl Failure {
     }
 
     /// The kind of the error, as both providers name it.
-    pub(super) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self.status {
             400 | 405 | 408 | 411 | 415 | 422 => "invalid_request_error",
             401 => "authentication_error",

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use crate::dialect::{OfferedTool, ToolKind};
-use crate::json::Fields;
+use crate::wire::json::Fields;
 
 /// The ends of names of such tools, without separators and case.
 const NAMES: [&str; 8] = [
