@@ -6,6 +6,9 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
+use std::string::FromUtf8Error;
+
+use thiserror::Error;
 
 use crate::error::Result;
 use crate::files;
@@ -14,6 +17,53 @@ const MAGIC_BYTES: usize = 8;
 const SUM_BYTES: usize = 32;
 /// Bytes that are read and then hashed.
 const PIECE_BYTES: usize = 256 << 10;
+
+/// Why a file of derived data cannot be used.
+#[derive(Debug, Error)]
+pub enum FileProblem {
+    /// It cannot be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// It is of another kind.
+    #[error("it holds no {0}")]
+    NoContent(&'static str),
+    /// Another version wrote it.
+    #[error("it has layout {found}, this program reads layout {known}")]
+    Layout { found: u32, known: u32 },
+    /// It is cut short, or too long.
+    #[error("{what} take {expected} bytes, it has {found}")]
+    Length {
+        what: String,
+        expected: u128,
+        found: u64,
+    },
+    /// Its vectors have other dimensions.
+    #[error(
+        "its vectors have {dimensions} dimensions, {leading} of them leading; {embedder} has {expected} and {expected_leading}"
+    )]
+    Dimensions {
+        dimensions: usize,
+        leading: usize,
+        embedder: String,
+        expected: usize,
+        expected_leading: usize,
+    },
+    /// Its checksum is another one.
+    #[error("it is damaged or of another {0}")]
+    Damaged(String),
+    /// It has the vectors of other texts.
+    #[error("it has vectors of other texts")]
+    OtherTexts,
+    /// Its texts are none.
+    #[error(transparent)]
+    Text(#[from] FromUtf8Error),
+    /// The lengths of its records do not add up.
+    #[error("its lengths do not add up")]
+    Lengths,
+    /// One of its ids is none.
+    #[error("it has an id that is none")]
+    Id,
+}
 
 /// What every file of a kind begins with.
 pub struct Kind {
@@ -63,33 +113,33 @@ impl Kind {
     /// [`CheckedFile::is_intact`].
     ///
     /// # Errors
-    /// Why it is none of this kind.
+    /// [`FileProblem`] for one that is not of this kind.
     pub fn open<const N: usize>(
         &self,
         path: &Path,
         owner: &str,
-    ) -> Result<(CheckedFile, [u32; N]), String> {
-        let mut file = File::open(path).map_err(reason)?;
-        let length = file.metadata().map_err(reason)?.len();
+    ) -> Result<(CheckedFile, [u32; N]), FileProblem> {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
         let mut head = vec![0; MAGIC_BYTES + 4 * (1 + N)];
         let begins = head.len() + SUM_BYTES;
         if length < begins as u64 {
-            return Err(format!("it holds no {}", self.content));
+            return Err(FileProblem::NoContent(self.content));
         }
         let mut sum = [0; SUM_BYTES];
-        file.read_exact(&mut head).map_err(reason)?;
-        file.read_exact(&mut sum).map_err(reason)?;
+        file.read_exact(&mut head)?;
+        file.read_exact(&mut sum)?;
         let (magic, fields) = head.split_at(MAGIC_BYTES);
         if magic != self.magic {
-            return Err(format!("it holds no {}", self.content));
+            return Err(FileProblem::NoContent(self.content));
         }
         let fields = fields.as_chunks().0;
         let version = u32::from_le_bytes(fields[0]);
         if version != self.version {
-            return Err(format!(
-                "it has layout {version}, this program reads layout {}",
-                self.version
-            ));
+            return Err(FileProblem::Layout {
+                found: version,
+                known: self.version,
+            });
         }
         let opened = CheckedFile {
             file,
@@ -117,13 +167,16 @@ impl CheckedFile {
     /// Checks that all parts have so many bytes. `what` has them, for the message.
     ///
     /// # Errors
-    /// How many bytes the file has.
+    /// [`FileProblem::Length`].
     // The bytes are in 128 bits, since no number of a head that is not verified can overflow them.
-    pub fn check_length(&self, what: impl fmt::Display, bytes: u128) -> Result<(), String> {
+    pub fn check_length(&self, what: impl fmt::Display, bytes: u128) -> Result<(), FileProblem> {
         let expected = self.begins as u128 + bytes;
         if u128::from(self.length) != expected {
-            let length = self.length;
-            return Err(format!("{what} take {expected} bytes, it has {length}"));
+            return Err(FileProblem::Length {
+                what: what.to_string(),
+                expected,
+                found: self.length,
+            });
         }
         Ok(())
     }
@@ -131,13 +184,13 @@ impl CheckedFile {
     /// The next bytes.
     ///
     /// # Errors
-    /// Why they cannot be read.
-    pub fn next(&mut self, bytes: usize) -> Result<Vec<u8>, String> {
+    /// [`FileProblem::Io`].
+    pub fn next(&mut self, bytes: usize) -> Result<Vec<u8>, FileProblem> {
         let mut part = vec![0; bytes];
         prefer_huge_pages(&mut part);
         // Each piece is hashed while it is in the processor's cache.
         for piece in part.chunks_mut(PIECE_BYTES) {
-            self.file.read_exact(piece).map_err(reason)?;
+            self.file.read_exact(piece)?;
             self.hasher.update(piece);
         }
         Ok(part)
@@ -165,10 +218,6 @@ fn prefer_huge_pages(part: &mut [u8]) {
     }
     #[cfg(not(target_os = "linux"))]
     let _ = part;
-}
-
-fn reason(error: io::Error) -> String {
-    error.to_string()
 }
 
 fn hasher(owner: &str, head: &[u8]) -> blake3::Hasher {

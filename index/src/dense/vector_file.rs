@@ -22,7 +22,7 @@ use std::hash::BuildHasherDefault;
 use std::path::Path;
 
 use super::{TextHash, Vectors};
-use crate::checked_file::{CheckedFile, Kind};
+use crate::checked_file::{CheckedFile, FileProblem, Kind};
 use crate::error::{Error, Result};
 use crate::text::TermHasher;
 
@@ -59,7 +59,7 @@ impl VectorFile {
         // Read and not mapped: the checksum covers every byte anyway, and a mapped file can change.
         match read(path, embedder, &mut vectors) {
             Ok(()) => Ok(VectorFile { vectors }),
-            Err(reason) => Err(derived(path, reason)),
+            Err(problem) => Err(derived(path, problem.to_string())),
         }
     }
 
@@ -67,21 +67,21 @@ impl VectorFile {
     /// Its vectors are not read, so they may be damaged.
     ///
     /// # Errors
-    /// Why it has others, or cannot be used.
+    /// [`FileProblem`] if it has others, or cannot be used.
     pub fn count_of_same(
         path: &Path,
         embedder: &str,
         dimensions: usize,
         leading: usize,
         mut texts: impl Iterator<Item = TextHash>,
-    ) -> Result<usize, String> {
+    ) -> Result<usize, FileProblem> {
         let vectors = Vectors::with_leading(dimensions, leading);
         let (mut file, rows) = open(path, embedder, &vectors)?;
         let hashes = file.next(rows * size_of::<TextHash>())?;
         let mut saved = hashes.as_chunks().0.iter();
         let is_same = saved.all(|hash| texts.next().as_ref() == Some(hash));
         if !is_same || texts.next().is_some() {
-            return Err("it has vectors of other texts".to_owned());
+            return Err(FileProblem::OtherTexts);
         }
         Ok(rows)
     }
@@ -188,15 +188,21 @@ impl Vectors {
 }
 
 /// Opens a file of vectors like these and gives its number of rows, or says why it cannot be used.
-fn open(path: &Path, embedder: &str, vectors: &Vectors) -> Result<(CheckedFile, usize), String> {
+fn open(
+    path: &Path,
+    embedder: &str,
+    vectors: &Vectors,
+) -> Result<(CheckedFile, usize), FileProblem> {
     let (file, numbers) = KIND.open(path, embedder)?;
     let [dimensions, leading, rows] = numbers.map(|number: u32| number as usize);
     if (dimensions, leading) != (vectors.dimensions, vectors.leading) {
-        return Err(format!(
-            "its vectors have {dimensions} dimensions, {leading} of them leading; {embedder} has {} \
-             and {}",
-            vectors.dimensions, vectors.leading
-        ));
+        return Err(FileProblem::Dimensions {
+            dimensions,
+            leading,
+            embedder: embedder.to_owned(),
+            expected: vectors.dimensions,
+            expected_leading: vectors.leading,
+        });
     }
     // Before the checksum, so that a file cut short is named as such.
     file.check_length(
@@ -207,16 +213,14 @@ fn open(path: &Path, embedder: &str, vectors: &Vectors) -> Result<(CheckedFile, 
 }
 
 /// Reads a file into vectors without tools, or says why it cannot be used.
-fn read(path: &Path, embedder: &str, vectors: &mut Vectors) -> Result<(), String> {
+fn read(path: &Path, embedder: &str, vectors: &mut Vectors) -> Result<(), FileProblem> {
     let (mut file, rows) = open(path, embedder, vectors)?;
     let hashes = file.next(rows * size_of::<TextHash>())?;
     let scales = file.next(rows * size_of::<f32>())?;
     let leads = file.next(rows * vectors.leading)?;
     let rests = file.next(rows * (vectors.dimensions - vectors.leading))?;
     if !file.is_intact() {
-        return Err(format!(
-            "it is damaged or of another embedder than {embedder}"
-        ));
+        return Err(FileProblem::Damaged(format!("embedder than {embedder}")));
     }
     let scales = scales.as_chunks().0.iter().copied();
     vectors.hashes = hashes.as_chunks().0.to_vec();

@@ -11,6 +11,7 @@ use std::io;
 use std::path::Path;
 
 use tantivy::Index;
+use thiserror::Error;
 
 use crate::files;
 
@@ -47,16 +48,17 @@ pub fn write(folder: &Path, stamp: &str, index: &Index) -> io::Result<()> {
 /// Checks every file of an index against the manifest. Reads them all.
 ///
 /// # Errors
-/// A description of the first mismatch.
-pub fn check(folder: &Path, stamp: &str, index: &Index) -> Result<(), String> {
-    let hashes = read(folder, stamp).ok_or("it has no manifest of its files that fits")?;
-    let names = file_names(folder, index).map_err(|error| error.to_string())?;
+/// The first [`Mismatch`].
+pub fn check(folder: &Path, stamp: &str, index: &Index) -> Result<(), Mismatch> {
+    let hashes = read(folder, stamp).ok_or(Mismatch::NoManifest)?;
+    let names = file_names(folder, index).map_err(Mismatch::Folder)?;
     if !names.iter().eq(hashes.keys()) {
-        return Err("its files are not those that were written down".to_owned());
+        return Err(Mismatch::OtherFiles);
     }
     for (name, hash) in &hashes {
-        if hash_of(&folder.join(name)).map_err(|error| format!("{name}: {error}"))? != *hash {
-            return Err(format!("{name} is damaged"));
+        let found = hash_of(&folder.join(name)).map_err(|error| unreadable(name, error))?;
+        if found != *hash {
+            return Err(Mismatch::Damaged(name.clone()));
         }
     }
     Ok(())
@@ -66,28 +68,55 @@ pub fn check(folder: &Path, stamp: &str, index: &Index) -> Result<(), String> {
 /// for a larger index.
 ///
 /// # Errors
-/// A description of the first mismatch.
+/// The first [`Mismatch`].
 pub fn read_files(
     folder: &Path,
     stamp: &str,
     max_bytes: u64,
-) -> Result<Option<BTreeMap<String, Vec<u8>>>, String> {
-    let hashes = read(folder, stamp).ok_or("it has no manifest of its files that fits")?;
+) -> Result<Option<BTreeMap<String, Vec<u8>>>, Mismatch> {
+    let hashes = read(folder, stamp).ok_or(Mismatch::NoManifest)?;
     let (mut files, mut bytes) = (BTreeMap::new(), 0);
     for (name, hash) in hashes {
         let path = folder.join(&name);
-        let failed = |error: io::Error| format!("{name}: {error}");
+        let failed = |error| unreadable(&name, error);
         bytes += std::fs::metadata(&path).map_err(failed)?.len();
         if bytes > max_bytes {
             return Ok(None);
         }
         let content = std::fs::read(&path).map_err(failed)?;
         if blake3::hash(&content).to_hex().as_str() != hash {
-            return Err(format!("{name} is damaged"));
+            return Err(Mismatch::Damaged(name));
         }
         files.insert(name, content);
     }
     Ok(Some(files))
+}
+
+/// How the files of an index differ from the manifest.
+#[derive(Debug, Error)]
+pub enum Mismatch {
+    /// There is no manifest, or that of another index.
+    #[error("it has no manifest of its files that fits")]
+    NoManifest,
+    /// The list of its files cannot be read.
+    #[error(transparent)]
+    Folder(io::Error),
+    /// It has other files.
+    #[error("its files are not those that were written down")]
+    OtherFiles,
+    /// A file has another content.
+    #[error("{0} is damaged")]
+    Damaged(String),
+    /// A file cannot be read.
+    #[error("{name}: {error}")]
+    Unreadable { name: String, error: io::Error },
+}
+
+fn unreadable(name: &str, error: io::Error) -> Mismatch {
+    Mismatch::Unreadable {
+        name: name.to_owned(),
+        error,
+    }
 }
 
 /// The manifest of a folder, if it is intact and has this stamp.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::{SharedText, StoredTool};
-use crate::checked_file::Kind;
+use crate::checked_file::{FileProblem, Kind};
 use crate::dense::TextHash;
 use crate::document::VIEWS;
 use crate::duplicates::Fingerprint;
@@ -57,7 +57,7 @@ pub fn load(path: &Path, origin: &str) -> Result<Vec<StoredTool>> {
         Err(reason) => Err(Error::Derived {
             index: "tools",
             path: path.to_owned(),
-            reason,
+            reason: reason.to_string(),
         }),
     }
 }
@@ -149,7 +149,7 @@ struct Record<'a> {
     fingerprint: &'a [u8],
 }
 
-fn read(path: &Path, origin: &str) -> Result<Vec<StoredTool>, String> {
+fn read(path: &Path, origin: &str) -> Result<Vec<StoredTool>, FileProblem> {
     let (mut file, [tools, id_bytes, low, high]) = KIND.open(path, origin)?;
     let definition_bytes = u64::from(low) | u64::from(high) << 32;
     file.check_length(
@@ -164,24 +164,24 @@ fn read(path: &Path, origin: &str) -> Result<Vec<StoredTool>, String> {
     let ids = file.next(id_bytes)?;
     let definitions = file.next(definition_bytes)?;
     if !file.is_intact() {
-        return Err("it is damaged or of another catalog".to_owned());
+        return Err(FileProblem::Damaged("catalog".to_owned()));
     }
-    let ids = String::from_utf8(ids).map_err(|e| e.to_string())?;
-    let definitions = String::from_utf8(definitions).map_err(|e| e.to_string())?;
+    let ids = String::from_utf8(ids)?;
+    let definitions = String::from_utf8(definitions)?;
     let (mut id_end, mut definition_end) = (0, 0);
     let mut found = Vec::with_capacity(tools);
     for record in records.chunks_exact(RECORD_BYTES) {
         found.push(Record::read(record, &mut id_end, &mut definition_end));
     }
     if (id_end, definition_end) != (id_bytes, definition_bytes) {
-        return Err("its lengths do not add up".to_owned());
+        return Err(FileProblem::Lengths);
     }
     let definitions = Arc::new(definitions);
     let tools: Option<Vec<StoredTool>> = found
         .par_iter()
         .map(|record| record.tool(&ids, &definitions))
         .collect();
-    tools.ok_or("it has an id that is none".to_owned())
+    tools.ok_or(FileProblem::Id)
 }
 
 fn bytes_at<const N: usize>(bytes: &[u8], place: usize) -> [u8; N] {
