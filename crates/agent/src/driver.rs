@@ -418,6 +418,15 @@ struct Searched {
     queries: Option<Vec<String>>,
 }
 
+/// A call that was made.
+struct Called {
+    id: String,
+    tool: ToolId,
+    result: ToolResult,
+    /// The gate's, if it was asked.
+    report: Option<Report>,
+}
+
 /// Why a model's reply is missing.
 enum NoReply {
     /// A hook stopped the run, for this reason.
@@ -529,16 +538,18 @@ impl<'a> Turn<'a> {
 
     /// Runs the searches and calls of one answer in parallel.
     async fn call_tools(&mut self, work: Work) -> Result<Vec<Event>, Stop> {
-        let mut calls = Vec::with_capacity(work.calls.len());
-        for call in &work.calls {
-            calls.push((call.id.clone(), call.tool.id.clone()));
-        }
-        let (search_results, outcomes) =
+        let (search_results, called) =
             tokio::join!(self.search(work.searches), self.call(work.calls));
-        let outcomes = outcomes?;
-        let mut results = Vec::with_capacity(outcomes.len());
+        let called = called?;
+        let mut results = Vec::with_capacity(called.len());
         let mut used_tools = Vec::new();
-        for ((id, tool), (result, report)) in calls.into_iter().zip(outcomes) {
+        for Called {
+            id,
+            tool,
+            result,
+            report,
+        } in called
+        {
             self.references.collect(&result.data);
             if let Some(report) = report {
                 if report.is_of_call(&result) {
@@ -660,9 +671,8 @@ impl<'a> Turn<'a> {
         })
     }
 
-    /// Makes these calls through the hooks and the gate. The results are in call order, with the
-    /// gate's report if it was asked.
-    async fn call(&self, calls: Vec<Call>) -> Result<Vec<(ToolResult, Option<Report>)>, Stop> {
+    /// Makes these calls through the hooks and the gate. The results are in call order.
+    async fn call(&self, calls: Vec<Call>) -> Result<Vec<Called>, Stop> {
         let config = &self.shared.config;
         let approver = EventApprover {
             shared: self.shared,
@@ -678,18 +688,16 @@ impl<'a> Turn<'a> {
         };
         stream::iter(calls)
             .map(|call| self.call_one(context, call))
-            // Not `buffer_unordered`: results are matched to calls by position.
+            // Not `buffer_unordered`: the run takes the results in call order.
             .buffered(config.parallel_calls.max(1))
             .try_collect()
             .await
     }
 
-    async fn call_one(
-        &self,
-        context: GateContext<'_>,
-        mut call: Call,
-    ) -> Result<(ToolResult, Option<Report>), Stop> {
+    async fn call_one(&self, context: GateContext<'_>, mut call: Call) -> Result<Called, Stop> {
         let hooks = &self.shared.hooks;
+        // As the model made it: a hook may change the call.
+        let (id, tool) = (call.id.clone(), call.tool.id.clone());
         let answered = hooks.before_call(&self.caller, &mut call).await?;
         let (mut result, report) = match answered {
             Some(result) => (result, None),
@@ -700,7 +708,12 @@ impl<'a> Turn<'a> {
             }
         };
         hooks.after_call(&self.caller, &call, &mut result).await?;
-        Ok((result, report))
+        Ok(Called {
+            id,
+            tool,
+            result,
+            report,
+        })
     }
 
     /// Sends the last events except [`Event::Done`], and returns what is saved of the turn.
