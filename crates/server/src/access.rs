@@ -149,6 +149,20 @@ impl Access {
         let Path(CatalogInPath { catalog }) = Path::from_request_parts(parts, &()).await?;
         Ok(catalog.unwrap_or_else(|| self.default_catalog.clone()))
     }
+
+    /// The catalog of a request that may use it so.
+    async fn catalog(
+        &self,
+        parts: &mut Parts,
+        may: fn(&Grant, &str) -> ApiResult<()>,
+    ) -> ApiResult<Arc<OpenCatalog>> {
+        let grant = self.grant(parts).await?.unbound()?;
+        // The key is checked before the catalog is looked up, so that it learns nothing of other
+        // catalogs.
+        let name = self.catalog_name(parts).await?;
+        may(&grant, &name)?;
+        self.catalogs.get(&name).await
+    }
 }
 
 /// The permissions of a request.
@@ -382,12 +396,7 @@ where
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let access = Arc::<Access>::from_ref(state);
-        let grant = access.grant(parts).await?.unbound()?;
-        // The key is checked before the catalog is looked up, so that it learns nothing of other
-        // catalogs.
-        let name = access.catalog_name(parts).await?;
-        grant.reads(&name)?;
-        access.catalogs.get(&name).await.map(Reading)
+        access.catalog(parts, Grant::reads).await.map(Reading)
     }
 }
 
@@ -402,10 +411,7 @@ where
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let access = Arc::<Access>::from_ref(state);
-        let grant = access.grant(parts).await?.unbound()?;
-        let name = access.catalog_name(parts).await?;
-        grant.writes(&name)?;
-        access.catalogs.get(&name).await.map(Writing)
+        access.catalog(parts, Grant::writes).await.map(Writing)
     }
 }
 
