@@ -231,8 +231,8 @@ impl Postgres {
         self.sql("tools", sql)
     }
 
-    /// How many sessions with the database of the store have ended since this server runs, without those of
-    /// [`Postgres::query`] only if there were none.
+    /// Sessions with the database of the store that have ended since this server runs, those of [`Postgres::query`]
+    /// among them.
     pub fn ended_sessions(&self) -> u64 {
         let sessions = "SELECT sessions FROM pg_stat_database WHERE datname = 'tools'";
         self.sql("postgres", sessions).parse().unwrap_or_default()
