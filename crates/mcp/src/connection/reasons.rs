@@ -4,7 +4,8 @@
 use rmcp::service::ClientInitializeError;
 use serde::Serialize;
 
-use super::{QUOTED_CHARS, Redirected};
+use super::QUOTED_CHARS;
+use super::redirects::Redirected;
 use crate::authorized::HttpError;
 use toolscout_base::printable::excerpt;
 

@@ -12,9 +12,11 @@ use rmcp::model::{
     ServerCapabilities, ServerNotification, SetLevelRequestParams, SubscribeRequestParams,
     SubscriptionFilter, UnsubscribeRequestParams,
 };
+use rmcp::service::{Peer, RoleClient};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::handler::Handler;
 use super::notices::Level;
 use super::{CallError, Connection};
 
@@ -104,4 +106,46 @@ impl Connection {
             tracing::debug!(server = %self.server, uri, %error, "a subscription was not ended");
         }
     }
+}
+
+/// Without a session, a server notifies only subscribers of changes of its lists.
+pub(super) fn subscribe_if_needed(
+    peer: &Peer<RoleClient>,
+    handler: &Handler,
+    stop: &CancellationToken,
+) {
+    let Some(info) = peer.peer_info() else { return };
+    // With a handshake there is a session, and its client is notified unasked.
+    if info.protocol_version.has_initialize() {
+        return;
+    }
+    let all = SubscriptionFilter::builder()
+        .tools_list_changed()
+        .prompts_list_changed()
+        .resources_list_changed()
+        .build();
+    let filter = all.supported_by(&info.capabilities);
+    if filter == SubscriptionFilter::new() {
+        return;
+    }
+    let (peer, handler) = (peer.clone(), handler.clone());
+    let listening = async move {
+        let Ok(mut subscription) = peer.listen(filter).await else {
+            return;
+        };
+        while let Ok(Some(told)) = subscription.next().await {
+            match told {
+                ServerNotification::ToolListChangedNotification(_) => {
+                    handler.list_changed.notify_one();
+                }
+                ServerNotification::PromptListChangedNotification(_)
+                | ServerNotification::ResourceListChangedNotification(_) => {
+                    handler.offers_have_changed();
+                }
+                _ => {}
+            }
+        }
+    };
+    let stop = stop.clone();
+    tokio::spawn(async move { stop.run_until_cancelled(listening).await });
 }
