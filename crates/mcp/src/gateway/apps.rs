@@ -13,7 +13,8 @@ use toolscout_index::formats::model_name;
 use toolscout_index::{Tool, ToolId};
 
 use super::resolve::NamedCall;
-use super::{GatewayState, Session, mcp_tool};
+use super::tool_list::mcp_tool;
+use super::{GatewayState, Session};
 use crate::connection::APPS;
 
 impl GatewayState {

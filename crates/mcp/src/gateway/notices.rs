@@ -15,10 +15,10 @@ use rmcp::model::{ErrorData, Extensions, ResourceUpdatedNotificationParam, SetLe
 use rmcp::service::{Peer, RequestContext, RoleServer, SubscriptionContext};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-use super::{GatewayState, NAME_CHARS, Principal, SESSION_ID, Session, tell_of_offers};
+use super::{GatewayState, NAME_CHARS, Principal, SESSION_ID, Session};
 use crate::connection::{Level, LogMessage, Notice, severity};
 use crate::pool::Subscription;
 use toolscout_base::printable::excerpt;
@@ -304,6 +304,19 @@ async fn tell(
             if peer.notify_resource_updated(updated).await.is_err() {
                 return;
             }
+        }
+    }
+}
+
+/// Tells the client of a session when prompts or resources of servers may have changed.
+async fn tell_of_offers(peer: Peer<RoleServer>, mut changed: watch::Receiver<u64>) {
+    while changed.changed().await.is_ok() {
+        let told = [
+            peer.notify_prompt_list_changed().await,
+            peer.notify_resource_list_changed().await,
+        ];
+        if told.iter().any(Result::is_err) {
+            return;
         }
     }
 }

@@ -13,8 +13,9 @@ use toolscout_index::Tool;
 
 use super::calls::CallDirectory;
 use super::elicitation::{asks_by_result, takes_forms};
+use super::progress::{finish, start_forwarding_progress};
 use super::resolve::NamedCall;
-use super::{NAME_CHARS, Session, failed, finish, start_forwarding_progress};
+use super::{NAME_CHARS, Session, failed};
 use crate::connection::Progress;
 use toolscout_base::printable::excerpt;
 use toolscout_gate::gate::{Call, Caller, Decision};
