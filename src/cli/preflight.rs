@@ -17,7 +17,7 @@ use super::mcp_args::{DEFAULT_FILE, McpArgs};
 use crate::approved::Approved;
 use crate::clock::millis;
 use crate::mcp::changes::ApprovedBefore;
-use crate::mcp::preflight::{Differences, Lock, fetch_within};
+use crate::mcp::preflight::{Differences, Lock, blocked, fetch_within};
 use crate::mcp::sync::{FetchError, OfferedTools};
 use crate::mcp::{PoolConfig, ServerConfig};
 use crate::printable::{self, counted};
@@ -143,16 +143,22 @@ impl Args {
                     continue;
                 }
             };
+            let approved = Approval::of(server, &offered, catalog.as_ref(), &config)?;
             let differences = match (&lock, self.write_lock) {
                 (_, true) => Some(Differences::default()),
                 (Some(lock), _) => lock.differences(&server.name, &offered.tools),
-                (None, _) => since_approval(server, &offered, catalog.as_ref(), &config)?,
+                (None, _) => approved.differences,
             };
+            // A decision of a person holds whatever the lock file has.
+            let differences = differences.map(|differences| Differences {
+                blocked: approved.blocked.clone(),
+                ..differences
+            });
             servers.push(self.line_of(server, &offered, differences.as_ref()));
             for warning in server.edits.unknown_tools(&offered.tools) {
                 context.warn(format_args!("server {}: {warning}", server.name));
             }
-            found.add(server, offered, differences.unwrap_or_default());
+            found.add(server, offered, &approved.blocked);
         }
         let mut tools = Vec::new();
         for id in &required {
@@ -260,21 +266,34 @@ impl Args {
     }
 }
 
-/// How the tools of a server differ from those that the catalog has approved.
-fn since_approval(
-    server: &ServerConfig,
-    offered: &OfferedTools,
-    catalog: Option<&Catalog>,
-    config: &PoolConfig,
-) -> Result<Option<Differences>> {
-    let Some(catalog) = catalog else {
-        return Ok(None);
-    };
-    let remembered = Approved::peek(catalog.path(), &server.name)?;
-    let searcher = catalog.searcher();
-    let most = config.limits.definitions;
-    let before = ApprovedBefore::of(&server.name, Some(&searcher), remembered, most);
-    Ok(Differences::since_approval(&offered.tools, &before))
+/// What the catalog has approved of the tools of a server.
+#[derive(Default)]
+struct Approval {
+    /// How the tools differ from those; `None` if none was ever approved.
+    differences: Option<Differences>,
+    /// The tools that a person has blocked.
+    blocked: Vec<ToolId>,
+}
+
+impl Approval {
+    fn of(
+        server: &ServerConfig,
+        offered: &OfferedTools,
+        catalog: Option<&Catalog>,
+        config: &PoolConfig,
+    ) -> Result<Self> {
+        let Some(catalog) = catalog else {
+            return Ok(Approval::default());
+        };
+        let remembered = Approved::peek(catalog.path(), &server.name)?;
+        let searcher = catalog.searcher();
+        let most = config.limits.definitions;
+        let before = ApprovedBefore::of(&server.name, Some(&searcher), remembered, most);
+        Ok(Approval {
+            differences: Differences::since_approval(&offered.tools, &before),
+            blocked: blocked(&offered.tools, &before),
+        })
+    }
 }
 
 /// The differences in words: `changed: s/read; new: s/send`.
@@ -308,9 +327,8 @@ struct Found {
 }
 
 impl Found {
-    fn add(&mut self, server: &ServerConfig, offered: OfferedTools, differences: Differences) {
+    fn add(&mut self, server: &ServerConfig, offered: OfferedTools, blocked: &[ToolId]) {
         self.lock.add(&server.name, &offered.tools);
-        let blocked = differences.blocked;
         for tool in server.edits.apply(offered.tools).tools {
             let at_server = server.edits.id_at_server(&tool.id);
             let is_blocked = blocked.contains(&at_server);

@@ -127,6 +127,24 @@ async fn a_lock_file_needs_no_catalog() {
 }
 
 #[tokio::test]
+async fn a_tool_that_a_person_has_blocked_is_not_there_whatever_the_lock_file_has() {
+    let job = Job::new();
+    job.sync().await;
+    job.world.ok(&["review", "--block", "s/send"]).await;
+    let lock = ["--lock", "tools.lock", "--require", "s/send"];
+    job.preflight(&[&lock[..], &["--write-lock"]].concat())
+        .await;
+    let blocked = job.preflight(&lock).await;
+    assert_eq!(
+        (blocked.code, blocked.stdout.as_str()),
+        (
+            4,
+            "changed s: 2 tools; blocked: send\nmissing s/send: a person has blocked it\n"
+        )
+    );
+}
+
+#[tokio::test]
 async fn a_server_that_does_not_answer_is_named_in_time() {
     let job = Job::new();
     job.sync().await;

@@ -78,6 +78,18 @@ impl Differences {
     }
 }
 
+/// The offered tools that a person has blocked.
+pub fn blocked(offered: &[Tool], before: &ApprovedBefore<'_>) -> Vec<ToolId> {
+    let mut blocked = Vec::new();
+    for tool in offered {
+        let undecided = before.remembered.undecided.get(&tool.id);
+        if undecided.is_some_and(|change| change.blocked_by == Some(BlockedBy::Person)) {
+            blocked.push(tool.id.clone());
+        }
+    }
+    blocked
+}
+
 /// The definitions of the tools of servers, by their digests, in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

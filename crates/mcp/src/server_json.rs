@@ -383,9 +383,13 @@ impl Package {
 
     fn is_pinned(&self) -> bool {
         let last = self.identifier.rsplit('/').next().unwrap_or_default();
-        let is_tagged = self.registry_type == "oci" && last.contains([':', '@']);
         let version = self.version.as_deref().unwrap_or_default();
-        is_tagged || !matches!(version, "" | "latest")
+        // As `image` writes it: a digest or a tag of the name comes before the version.
+        let version = match last.split_once('@').or(last.split_once(':')) {
+            Some((_, of_name)) if self.registry_type == "oci" => of_name,
+            _ => version,
+        };
+        !matches!(version, "" | "latest")
     }
 
     fn runners(&self) -> Result<Runners, String> {

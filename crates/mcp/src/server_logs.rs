@@ -16,8 +16,11 @@ use crate::config::safe_name;
 const FOLDER: &str = "mcp-logs";
 /// Bytes after which a file becomes the older one.
 const MAX_BYTES: u64 = 1 << 20;
-/// Characters of a name that file systems or terminals take for something else.
-const UNSAFE: [char; 8] = ['\\', ':', '*', '?', '"', '<', '>', '|'];
+/// Held while a file is replaced: several processes may write to it.
+const LOCK: &str = "replacing.lock";
+/// Characters of a name that file systems or terminals take for something else, and the one that
+/// stands before their codes.
+const UNSAFE: [char; 9] = ['\\', ':', '*', '?', '"', '<', '>', '|', '%'];
 
 /// The folder with the logs of servers; none if nothing is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,7 +34,7 @@ impl ServerLogs {
 
     /// The file of a server.
     pub fn file(&self, server: &str) -> Option<LogFile> {
-        let name = safe_name(server).replace(UNSAFE, "_");
+        let name = file_name(&safe_name(server));
         let folder = self.0.as_ref()?;
         Some(LogFile {
             path: folder.join(format!("{name}.log")),
@@ -48,12 +51,34 @@ impl ServerLogs {
         for entry in entries {
             let name = entry.file_name();
             if let Some(name) = name.to_str().and_then(|name| name.strip_suffix(".log")) {
-                names.push(name.to_owned());
+                names.push(server_name(name));
             }
         }
         names.sort();
         names
     }
+}
+
+/// The name of a server as a part of a file's name: no other server has the same.
+fn file_name(server: &str) -> String {
+    let mut name = String::new();
+    for letter in server.chars() {
+        match UNSAFE.contains(&letter) {
+            true => name.push_str(&format!("%{:02X}", u32::from(letter))),
+            false => name.push(letter),
+        }
+    }
+    name
+}
+
+/// The server whose file has this name.
+fn server_name(file: &str) -> String {
+    let mut server = file.to_owned();
+    // The sign before the codes comes last, since it may stand before what looks like one.
+    for letter in UNSAFE {
+        server = server.replace(&format!("%{:02X}", u32::from(letter)), &letter.to_string());
+    }
+    server
 }
 
 /// The log of one server.
@@ -79,10 +104,23 @@ impl LogFile {
         let mut file = self.open()?;
         if file.metadata()?.len() >= MAX_BYTES {
             drop(file);
-            fs::rename(&self.path, self.older())?;
+            self.replace()?;
             file = self.open()?;
         }
         file.write_all(bytes)
+    }
+
+    /// Makes the file the older one, unless another process just has.
+    fn replace(&self) -> io::Result<()> {
+        let lock = private_file(&self.path.with_file_name(LOCK))?;
+        // Ends with the file.
+        lock.lock()?;
+        match fs::metadata(&self.path) {
+            Ok(metadata) if metadata.len() >= MAX_BYTES => fs::rename(&self.path, self.older()),
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// The last lines of both files.
@@ -125,11 +163,7 @@ impl LogFile {
     }
 
     fn open(&self) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        options.append(true).create(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        options.open(&self.path)
+        private_file(&self.path)
     }
 }
 
@@ -212,6 +246,15 @@ fn read_from(path: &Path, from: u64) -> io::Result<(String, u64)> {
     Ok((text, from + u64::try_from(read).unwrap_or_default()))
 }
 
+/// Opens a file that only its owner can read, to append to it.
+fn private_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
 fn create_private(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -232,7 +275,7 @@ mod tests {
     fn a_log_has_two_bounded_files_that_only_their_owner_reads() {
         let folder = tempfile::tempdir().unwrap();
         let file = log(&folder, "a/b:c");
-        assert!(file.path().ends_with("mcp-logs/a-b_c.log"));
+        assert!(file.path().ends_with("mcp-logs/a-b%3Ac.log"));
         let line = format!("{}\n", "x".repeat(65_535));
         for _ in 0..50 {
             file.append(line.as_bytes()).unwrap();
@@ -254,7 +297,7 @@ mod tests {
         file.append(b"more\n").unwrap();
         assert_eq!(file.lines_after(tail.end).unwrap().lines, ["more"]);
         let names = ServerLogs::in_data_dir(folder.path()).names();
-        assert_eq!(names, ["a-b_c"]);
+        assert_eq!(names, ["a-b:c"]);
     }
 
     #[test]
@@ -270,6 +313,36 @@ mod tests {
         let tail = file.lines_after(end).unwrap();
         assert_eq!(tail.lines, ["", "old", "b", "new"]);
         assert_eq!(tail.end, 4);
+    }
+
+    #[test]
+    fn each_server_has_a_file_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let servers = ["a_b", "a:b", "a%3Ab", "a%b"];
+        for server in servers {
+            let line = format!("{server}\n");
+            log(&folder, server).append(line.as_bytes()).unwrap();
+        }
+        for server in servers {
+            assert_eq!(log(&folder, server).last_lines(9).unwrap().lines, [server]);
+        }
+        let mut names = servers.map(str::to_owned);
+        names.sort();
+        assert_eq!(ServerLogs::in_data_dir(folder.path()).names(), names);
+    }
+
+    #[test]
+    fn a_file_that_another_process_has_just_replaced_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = log(&folder, "s");
+        let long = vec![b'x'; usize::try_from(MAX_BYTES).unwrap()];
+        file.append(&long).unwrap();
+        // Both have seen that the file is full.
+        file.replace().unwrap();
+        file.append(b"new\n").unwrap();
+        file.replace().unwrap();
+        assert_eq!(fs::metadata(file.older()).unwrap().len(), MAX_BYTES);
+        assert_eq!(file.last_lines(1).unwrap().lines, ["new"]);
     }
 
     #[test]

@@ -71,6 +71,29 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
+/// Adds the strings of a value that are secret: all of them, or those in fields with such names.
+fn add_secrets<'a>(
+    value: &'a Value,
+    is_in_secret: bool,
+    is_secret: &impl Fn(&str) -> bool,
+    secrets: &mut Vec<&'a str>,
+) {
+    match value {
+        Value::String(text) if is_in_secret => secrets.push(text),
+        Value::Array(items) => {
+            for item in items {
+                add_secrets(item, is_in_secret, is_secret, secrets);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                add_secrets(value, is_in_secret || is_secret(name), is_secret, secrets);
+            }
+        }
+        _ => {}
+    }
+}
+
 impl fmt::Debug for ToolEdit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let arguments: Vec<&String> = self.arguments.keys().collect();
@@ -192,12 +215,16 @@ impl ToolEdits {
         Ok(edits)
     }
 
-    /// The strings among the fixed arguments whose names say that they are secret.
+    /// The strings among the arguments of the owner whose names, or those of an object around them, say
+    /// that they are secret.
     pub fn secrets(&self, is_secret: impl Fn(&str) -> bool) -> Vec<&str> {
-        let edits = self.by_tool.values();
-        let arguments = edits.flat_map(|edit| &edit.arguments);
-        let secret = arguments.filter(|(name, _)| is_secret(name));
-        secret.filter_map(|(_, value)| value.as_str()).collect()
+        let mut secrets = Vec::new();
+        for edit in self.by_tool.values() {
+            for (name, value) in edit.arguments.iter().chain(&edit.defaults) {
+                add_secrets(value, is_secret(name), &is_secret, &mut secrets);
+            }
+        }
+        secrets
     }
 
     /// Whether the owner wants tools to be always loaded.

@@ -223,6 +223,12 @@ fn show(import: &Import) {
         import.name, import.description
     ));
     print_stderr(printable::line(&does));
+    for (key, what) in [("env", "environment"), ("headers", "header")] {
+        for (name, value) in import.entry[key].as_object().into_iter().flatten() {
+            let value = value.as_str().unwrap_or_default();
+            print_stderr(printable::line(&format!("{what}: {name}={value}")));
+        }
+    }
     if let Some(sha256) = &import.sha256 {
         print_stderr(format_args!("SHA-256 of the package: {sha256}"));
     }
