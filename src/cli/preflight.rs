@@ -146,14 +146,16 @@ impl Args {
             let approved = Approval::of(server, &offered, catalog.as_ref(), &config)?;
             let differences = match (&lock, self.write_lock) {
                 (_, true) => Some(Differences::default()),
-                (Some(lock), _) => lock.differences(&server.name, &offered.tools),
+                (Some(lock), _) => {
+                    let locked = lock.differences(&server.name, &offered.tools);
+                    // A decision of a person holds whatever the lock file has.
+                    locked.map(|differences| Differences {
+                        blocked: approved.blocked.clone(),
+                        ..differences
+                    })
+                }
                 (None, _) => approved.differences,
             };
-            // A decision of a person holds whatever the lock file has.
-            let differences = differences.map(|differences| Differences {
-                blocked: approved.blocked.clone(),
-                ..differences
-            });
             servers.push(self.line_of(server, &offered, differences.as_ref()));
             for warning in server.edits.unknown_tools(&offered.tools) {
                 context.warn(format_args!("server {}: {warning}", server.name));

@@ -542,6 +542,11 @@ impl Gate {
             changes: checked.changes.clone(),
             rule: checked.applied_rule.rule.clone(),
         };
+        let callable = context.directory.callable(&call.tool.id);
+        let request = match callable.and_then(|tool| tool.sent(&checked.arguments)) {
+            Some(sent) => request.with_sent(&sent, &self.redaction),
+            None => request,
+        };
         // No lock is held here: the wait lasts until a person answers or the timeout.
         let answer = context.approver.ask(request).await;
         let id = &call.tool.id;

@@ -87,6 +87,11 @@ pub trait Callable: Send + Sync {
         }
     }
 
+    /// The arguments as they are sent, if the tool's owner adds to those of a call or replaces them.
+    fn sent(&self, _given: &Arguments) -> Option<Arguments> {
+        None
+    }
+
     /// Whether it ends each call in time by itself. Otherwise a call is dropped at the limit of the
     /// agent or the gateway, whatever progress it makes.
     fn limits_itself(&self) -> bool {

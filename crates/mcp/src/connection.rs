@@ -48,7 +48,7 @@ pub use about::About;
 pub use errors::{CallError, ConnectError, ListError};
 pub use input::Input;
 pub use listing::ListedTools;
-pub use notices::{Audience, Level, LogMessage, Notice, severity};
+pub use notices::{Audience, Level, LogMessage, Updated, severity};
 pub use offers::Offers;
 pub use questions::{APPS, CallingClient, ELICITATION, ModelAnswer, ModelQuestion, from_server};
 pub use roots::Roots;

@@ -25,7 +25,9 @@ use utoipa::ToSchema;
 use crate::Limits;
 use crate::changes::OnChange;
 use crate::config::ServerConfig;
-use crate::connection::{CallContext, CallError, Connection, Connector, Level, Notice, Offers};
+use crate::connection::{
+    CallContext, CallError, Connection, Connector, Level, LogMessage, Offers, Updated,
+};
 use crate::login::Logins;
 use crate::server_logs::ServerLogs;
 use crate::sink::CatalogSink;
@@ -371,9 +373,14 @@ impl Pool {
         tools
     }
 
-    /// What servers tell clients unasked, from now on.
-    pub fn notices(&self) -> broadcast::Receiver<Notice> {
-        self.shared.connector.notices.listen()
+    /// What servers write to their logs, from now on.
+    pub fn log_messages(&self) -> broadcast::Receiver<Arc<LogMessage>> {
+        self.shared.connector.notices.logs()
+    }
+
+    /// Which resources of servers change, from now on.
+    pub fn resource_updates(&self) -> broadcast::Receiver<Updated> {
+        self.shared.connector.notices.updates()
     }
 
     /// What each of these servers can do; `None` for one that was never connected.

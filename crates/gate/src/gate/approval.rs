@@ -16,7 +16,9 @@ use uuid::Uuid;
 
 use crate::gate::Caller;
 use crate::gate::class::Class;
-use crate::gate::normalize::Change;
+use crate::gate::normalize::{Change, ChangeReason};
+use crate::gate::redact::Redaction;
+use crate::tools::Arguments;
 use toolscout_base::clock::millis;
 use toolscout_base::principal::OwnerScope;
 
@@ -41,6 +43,35 @@ pub struct ApprovalRequest {
     pub changes: Vec<Change>,
     /// The rule that requires approval.
     pub rule: String,
+}
+
+impl ApprovalRequest {
+    /// The request with what the owner of the tool's server adds to the arguments, or replaces in them. The
+    /// owner's secrets are not shown.
+    pub(super) fn with_sent(mut self, sent: &Arguments, redaction: &Redaction) -> Self {
+        let Value::Object(arguments) = &mut self.arguments else {
+            return self;
+        };
+        let mut of_owner = Arguments::new();
+        for (name, value) in sent {
+            if arguments.get(name) != Some(value) {
+                of_owner.insert(name.clone(), value.clone());
+            }
+        }
+        let Value::Object(of_owner) = redaction.arguments(&of_owner) else {
+            return self;
+        };
+        for (name, to) in of_owner {
+            let from = arguments.insert(name.clone(), to.clone());
+            self.changes.push(Change {
+                path: format!("/{name}"),
+                from: from.unwrap_or_default(),
+                to,
+                why: ChangeReason::Owner,
+            });
+        }
+        self
+    }
 }
 
 /// The outcome of a request for approval.

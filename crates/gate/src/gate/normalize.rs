@@ -59,6 +59,8 @@ pub enum ChangeReason {
     Identity,
     /// A precondition of the call gave the value.
     Precondition,
+    /// The owner of the tool's server has set the value.
+    Owner,
 }
 
 /// Normalizes arguments by an input schema and appends each change to `changes`. `fields` says which

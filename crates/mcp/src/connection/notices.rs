@@ -29,18 +29,13 @@ const MAX_LOGGER_CHARS: usize = 200;
 /// Longest URI of a resource that has changed. No client subscribes to a longer one.
 const MAX_URI_BYTES: usize = 8 << 10;
 
-/// What a server has told.
+/// A resource has changed.
 #[derive(Clone, Debug)]
-pub enum Notice {
-    /// A log message.
-    Log(Arc<LogMessage>),
-    /// A resource has changed.
-    Updated {
-        /// Whose resource it is.
-        server: Arc<str>,
-        /// Its URI at the server.
-        uri: Arc<str>,
-    },
+pub struct Updated {
+    /// Whose resource it is.
+    pub server: Arc<str>,
+    /// Its URI at the server.
+    pub uri: Arc<str>,
 }
 
 /// A log message, and who may read it.
@@ -76,20 +71,32 @@ impl Audience {
     }
 }
 
-/// Sends notices of all servers to all sessions.
+/// Sends notices of all servers to all sessions. Log messages have a queue of their own: many of them
+/// push no other notice out.
 #[derive(Clone, Debug)]
-pub struct Notices(broadcast::Sender<Notice>);
+pub struct Notices {
+    logs: broadcast::Sender<Arc<LogMessage>>,
+    updates: broadcast::Sender<Updated>,
+}
 
 impl Default for Notices {
     fn default() -> Self {
-        Notices(broadcast::channel(QUEUE).0)
+        Notices {
+            logs: broadcast::channel(QUEUE).0,
+            updates: broadcast::channel(QUEUE).0,
+        }
     }
 }
 
 impl Notices {
-    /// Receives what is told from now on.
-    pub fn listen(&self) -> broadcast::Receiver<Notice> {
-        self.0.subscribe()
+    /// Receives the log messages from now on.
+    pub fn logs(&self) -> broadcast::Receiver<Arc<LogMessage>> {
+        self.logs.subscribe()
+    }
+
+    /// Receives the changes of resources from now on.
+    pub fn updates(&self) -> broadcast::Receiver<Updated> {
+        self.updates.subscribe()
     }
 
     /// Passes on a log message.
@@ -109,11 +116,12 @@ impl Notices {
             message.data = Value::String(excerpt(&data, MAX_DATA_BYTES));
         }
         let server = Arc::clone(server);
-        self.send(Notice::Log(Arc::new(LogMessage {
+        // Without a session nobody listens.
+        let _ = self.logs.send(Arc::new(LogMessage {
             server,
             audience,
             message,
-        })));
+        }));
     }
 
     /// Passes on that a resource has changed.
@@ -122,15 +130,10 @@ impl Notices {
             return;
         }
         let server = Arc::clone(server);
-        self.send(Notice::Updated {
+        let _ = self.updates.send(Updated {
             server,
             uri: uri.into(),
         });
-    }
-
-    fn send(&self, notice: Notice) {
-        // Without a session nobody listens.
-        let _ = self.0.send(notice);
     }
 }
 
@@ -183,14 +186,27 @@ mod tests {
     #[test]
     fn a_message_names_its_server_and_is_bounded() {
         let notices = Notices::default();
-        let mut heard = notices.listen();
+        let mut heard = notices.logs();
         let data = Value::String("x".repeat(1 << 20));
         let message = LoggingMessageNotificationParam::new(Level::Info, data);
         notices.log(&"files".into(), Audience::Everyone, message);
-        let Ok(Notice::Log(log)) = heard.try_recv() else {
+        let Ok(log) = heard.try_recv() else {
             panic!("there is no message")
         };
         assert_eq!(log.message.logger.as_deref(), Some("files"));
         assert!(log.message.data.to_string().len() < MAX_DATA_BYTES + 100);
+    }
+
+    #[test]
+    fn a_burst_of_log_messages_pushes_no_change_of_a_resource_out() {
+        let notices = Notices::default();
+        let (mut logs, mut updates) = (notices.logs(), notices.updates());
+        notices.updated(&"files".into(), "memo:all");
+        for _ in 0..2 * QUEUE {
+            let message = LoggingMessageNotificationParam::new(Level::Info, Value::Null);
+            notices.log(&"files".into(), Audience::Everyone, message);
+        }
+        assert!(logs.try_recv().is_err(), "some are lost");
+        assert_eq!(&*updates.try_recv().unwrap().uri, "memo:all");
     }
 }

@@ -303,7 +303,7 @@ impl Opening {
         {
             handler.offers_have_changed();
         }
-        subscribe_if_needed(&peer, &handler, &stop);
+        subscribe_if_needed(&peer, &handler, limits, &stop);
         let (ended, closed) = (CancellationToken::new(), CancellationToken::new());
         let running_connection = Running {
             running,

@@ -12,13 +12,14 @@ use rmcp::model::{
     ServerCapabilities, ServerNotification, SetLevelRequestParams, SubscribeRequestParams,
     SubscriptionFilter, UnsubscribeRequestParams,
 };
-use rmcp::service::{Peer, RoleClient};
-use tokio::time::timeout;
+use rmcp::service::{Peer, RoleClient, ServiceError, Subscription};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::handler::Handler;
 use super::notices::Level;
 use super::{CallError, Connection};
+use crate::Limits;
 
 /// How long a server may take to change its log level, for which a client waits.
 const LEVEL_PATIENCE: Duration = Duration::from_secs(5);
@@ -78,17 +79,18 @@ impl Connection {
         let filter = SubscriptionFilter::builder()
             .resource_subscription(uri)
             .build();
-        let mut subscription = self.in_time(self.peer.listen(filter)).await?;
+        let first = self.in_time(self.peer.listen(filter.clone())).await?;
         let (server, notices) = (self.server.clone(), self.handler.notices.clone());
-        let ended = CancellationToken::new();
+        let (ended, own_uri) = (CancellationToken::new(), uri.to_owned());
         let stop = ended.clone();
-        let listening = async move {
-            while let Ok(Some(told)) = subscription.next().await {
-                if let ServerNotification::ResourceUpdatedNotification(updated) = told {
-                    notices.updated(&server, &updated.params.uri);
-                }
+        let listening = Listener::new(self.peer.clone(), filter, self.limits);
+        let listening = listening.listen(Some(first), move |heard| match heard {
+            Heard::Told(ServerNotification::ResourceUpdatedNotification(updated)) => {
+                notices.updated(&server, &updated.params.uri);
             }
-        };
+            Heard::Told(_) => {}
+            Heard::Again => notices.updated(&server, &own_uri),
+        });
         tokio::spawn(async move { stop.run_until_cancelled(listening).await });
         let mut listened = self.listening.0.lock();
         listened.insert(uri.to_owned(), ended.drop_guard());
@@ -112,6 +114,7 @@ impl Connection {
 pub(super) fn subscribe_if_needed(
     peer: &Peer<RoleClient>,
     handler: &Handler,
+    limits: Limits,
     stop: &CancellationToken,
 ) {
     let Some(info) = peer.peer_info() else { return };
@@ -128,24 +131,79 @@ pub(super) fn subscribe_if_needed(
     if filter == SubscriptionFilter::new() {
         return;
     }
-    let (peer, handler) = (peer.clone(), handler.clone());
-    let listening = async move {
-        let Ok(mut subscription) = peer.listen(filter).await else {
-            return;
-        };
-        while let Ok(Some(told)) = subscription.next().await {
-            match told {
-                ServerNotification::ToolListChangedNotification(_) => {
-                    handler.list_changed.notify_one();
-                }
-                ServerNotification::PromptListChangedNotification(_)
-                | ServerNotification::ResourceListChangedNotification(_) => {
-                    handler.offers_have_changed();
-                }
-                _ => {}
-            }
+    let (listener, handler) = (Listener::new(peer.clone(), filter, limits), handler.clone());
+    let listening = listener.listen(None, move |heard| match heard {
+        Heard::Told(ServerNotification::ToolListChangedNotification(_)) => {
+            handler.list_changed.notify_one();
         }
-    };
+        Heard::Told(
+            ServerNotification::PromptListChangedNotification(_)
+            | ServerNotification::ResourceListChangedNotification(_),
+        )
+        | Heard::Again => handler.offers_have_changed(),
+        Heard::Told(_) => {}
+    });
     let stop = stop.clone();
     tokio::spawn(async move { stop.run_until_cancelled(listening).await });
+}
+
+/// What a subscription brings.
+enum Heard {
+    /// The server has told this.
+    Told(ServerNotification),
+    /// The subscription had ended and was made again: what changed meanwhile is not known.
+    Again,
+}
+
+/// Makes a subscription, and makes it again whenever it ends.
+struct Listener {
+    peer: Peer<RoleClient>,
+    filter: SubscriptionFilter,
+    limits: Limits,
+}
+
+impl Listener {
+    fn new(peer: Peer<RoleClient>, filter: SubscriptionFilter, limits: Limits) -> Self {
+        Listener {
+            peer,
+            filter,
+            limits,
+        }
+    }
+
+    /// Listens until the connection is closed, or the server refuses the subscription.
+    async fn listen(self, first: Option<Subscription>, mut hear: impl FnMut(Heard)) {
+        let (mut subscription, mut is_first) = (first, true);
+        let mut pause = self.limits.first_pause;
+        loop {
+            let made = match subscription.take() {
+                Some(made) => Ok(made),
+                None => self.peer.listen(self.filter.clone()).await,
+            };
+            match made {
+                Ok(mut made) => {
+                    let begun = Instant::now();
+                    if !is_first {
+                        hear(Heard::Again);
+                    }
+                    is_first = false;
+                    while let Ok(Some(told)) = made.next().await {
+                        hear(Heard::Told(told));
+                    }
+                    // One that ends at once each time is not made again at once.
+                    if begun.elapsed() > self.limits.longest_pause {
+                        pause = self.limits.first_pause;
+                    }
+                }
+                // It would refuse it each time.
+                Err(ServiceError::McpError(_)) => return,
+                Err(_) => {}
+            }
+            if self.peer.is_transport_closed() {
+                return;
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(self.limits.longest_pause);
+        }
+    }
 }

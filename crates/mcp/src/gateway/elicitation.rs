@@ -30,7 +30,9 @@ use toolscout_base::clock::millis;
 use toolscout_base::printable;
 use toolscout_base::printable::excerpt;
 use toolscout_gate::gate::definition::digest;
-use toolscout_gate::gate::{Answer, ApprovalRequest, Approver, Caller, Change, Definition};
+use toolscout_gate::gate::{
+    Answer, ApprovalRequest, Approver, Caller, Change, ChangeReason, Definition,
+};
 
 /// Most questions that wait for clients to repeat their calls. A new one replaces the oldest.
 const MAX_OPEN: NonZeroUsize = NonZeroUsize::new(1_024).expect("is not zero");
@@ -43,6 +45,9 @@ const READING: Duration = Duration::from_millis(500);
 const DESCRIPTION_CHARS: usize = 500;
 /// What the states of this program begin with; any other is of a server.
 const OWN_STATE: &str = "toolscout:";
+/// Stands before a server's state that begins as one of this program: the server may be such a program
+/// too.
+const OF_SERVER: &str = "server:";
 /// The field of the form, and the name of the question.
 const APPROVE: &str = "approve";
 
@@ -110,10 +115,26 @@ impl Repeated {
                 (Some(reply), input)
             }
             state => {
-                (input.responses, input.state) = (self.responses, state);
+                (input.responses, input.state) = (self.responses, state.map(as_of_server));
                 (None, input)
             }
         }
+    }
+}
+
+/// A server's state as its client gets it, so that it is not taken for one of this program.
+fn as_of_client(state: String) -> String {
+    match state.starts_with(OWN_STATE) || state.starts_with(OF_SERVER) {
+        true => format!("{OF_SERVER}{state}"),
+        false => state,
+    }
+}
+
+/// The same as its server has given it.
+fn as_of_server(state: String) -> String {
+    match state.strip_prefix(OF_SERVER) {
+        Some(of_server) => of_server.to_owned(),
+        None => state,
     }
 }
 
@@ -141,11 +162,11 @@ impl<'a> ElicitationApprover<'a> {
     /// approved the call, nobody is asked a second time.
     pub fn keep_approval(&self, asked: &mut InputRequiredResult) {
         let approved = *self.approved.lock();
-        if let Some(about) = approved {
-            let state = asked.request_state.take();
-            let questions = &self.shared.questions;
-            asked.request_state = Some(questions.keep(&self.caller.who, about, state));
-        }
+        let state = asked.request_state.take();
+        asked.request_state = match approved {
+            Some(about) => Some(self.shared.questions.keep(&self.caller.who, about, state)),
+            None => state.map(as_of_client),
+        };
     }
 
     /// The question that is the result of the call, if there is one.
@@ -413,8 +434,17 @@ fn message(request: &ApprovalRequest) -> Option<String> {
     )];
     lines.push("Arguments, exactly as they will be sent:".into());
     lines.extend(arguments.lines().map(|line| format!("    {line}")));
-    for Change { path, from, to, .. } in changes {
+    for Change {
+        path,
+        from,
+        to,
+        why,
+    } in changes
+    {
         lines.push(match from {
+            _ if *why == ChangeReason::Owner => {
+                format!("Set by the owner of the server, whatever was asked for: {path}")
+            }
             Value::Null if to.is_null() => format!("Asked for as null, and left out: {path}"),
             Value::Null => format!("Not asked for, but added: {path} is {to}"),
             from => format!("Changed from what was asked for: {path} from {from} to {to}"),
@@ -499,7 +529,7 @@ impl OpenQuestions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolscout_gate::gate::{ChangeReason, Class};
+    use toolscout_gate::gate::Class;
 
     fn request(arguments: Value) -> ApprovalRequest {
         ApprovalRequest {
@@ -547,6 +577,21 @@ mod tests {
             assert!(reason.contains("--allow 'shop/order'"), "{reason}");
         }
         assert_eq!(not_allowed(&request, false, later), "");
+    }
+
+    #[test]
+    fn the_state_of_a_server_is_never_taken_for_one_of_this_program() {
+        for state in ["toolscout:1", "server:1", "server:toolscout:1", "one", ""] {
+            let shown = as_of_client(state.to_owned());
+            assert!(!shown.starts_with(OWN_STATE), "{shown}");
+            let repeated = Repeated {
+                responses: None,
+                state: Some(shown),
+            };
+            let (reply, input) = repeated.split(&OpenQuestions::default(), "key:a");
+            assert!(reply.is_none());
+            assert_eq!(input.state.as_deref(), Some(state));
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::{GatewayState, NAME_CHARS, Principal, SESSION_ID, Session};
-use crate::connection::{Level, LogMessage, Notice, severity};
+use crate::connection::{Level, LogMessage, Updated, severity};
 use crate::pool::Subscription;
 use toolscout_base::printable::excerpt;
 
@@ -136,18 +136,20 @@ impl Session {
             return;
         }
         let shared = Arc::clone(&self.shared);
-        let telling = tell(
+        let logs = tell_of_logs(
             peer.clone(),
-            shared.pool.notices(),
+            shared.pool.log_messages(),
             Arc::clone(&self.wishes),
             self.log_reader(extensions),
             Arc::clone(&shared),
         );
+        let updates = shared.pool.resource_updates();
+        let updates = tell_of_updates(peer.clone(), updates, Arc::clone(&self.wishes));
         let offers = tell_of_offers(peer, shared.pool.offers_changed());
         let ended = self.ended.clone();
         tokio::spawn(async move {
-            let both = async { tokio::join!(telling, offers) };
-            ended.run_until_cancelled(both).await
+            let all = async { tokio::join!(logs, updates, offers) };
+            ended.run_until_cancelled(all).await
         });
     }
 
@@ -175,17 +177,17 @@ impl Session {
         reader: LogReader,
     ) -> Option<ForwardedLogs> {
         let level = context.meta.log_level()?;
-        let mut heard = self.shared.pool.notices();
+        let mut heard = self.shared.pool.log_messages();
         let (peer, shared) = (context.peer.clone(), Arc::clone(&self.shared));
         let (end, ended) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {
             let mut ended = ended;
             let mut is_over = false;
             loop {
-                let notice = match is_over {
+                let log = match is_over {
                     // What came before the result is sent before it.
                     true => match heard.try_recv() {
-                        Ok(notice) => notice,
+                        Ok(log) => log,
                         Err(TryRecvError::Lagged(_)) => continue,
                         Err(_) => return,
                     },
@@ -195,14 +197,13 @@ impl Session {
                             continue;
                         }
                         heard = heard.recv() => match heard {
-                            Ok(notice) => notice,
+                            Ok(log) => log,
                             Err(RecvError::Lagged(_)) => continue,
                             Err(RecvError::Closed) => return,
                         },
                     },
                 };
-                if let Notice::Log(log) = notice
-                    && reader.reads(&log, level, &shared)
+                if reader.reads(&log, level, &shared)
                     && peer
                         .notify_logging_message(log.message.clone())
                         .await
@@ -219,7 +220,7 @@ impl Session {
     pub(super) async fn tell_subscriber(&self, context: &SubscriptionContext) {
         let mut subscriptions = Vec::new();
         // Before the first subscription, so that no change is missed meanwhile.
-        let mut heard = self.shared.pool.notices();
+        let mut heard = self.shared.pool.resource_updates();
         let wanted = context.accepted().resource_subscriptions.clone();
         for uri in wanted.unwrap_or_default() {
             match self.subscription(&uri, context.request_context()).await {
@@ -234,14 +235,13 @@ impl Session {
         let sink = context.sink();
         loop {
             match heard.recv().await {
-                Ok(Notice::Updated { server, uri }) => {
+                Ok(Updated { server, uri }) => {
                     for (known, subscription) in &subscriptions {
                         if subscription.covers(&server, &uri) {
                             let _ = sink.notify_resource_updated(known.clone()).await;
                         }
                     }
                 }
-                Ok(Notice::Log(_)) => {}
                 // Any of them may have changed.
                 Err(RecvError::Lagged(_)) => {
                     for (known, _) in &subscriptions {
@@ -273,28 +273,39 @@ pub fn session_of(key: &str, id: &str) -> String {
     format!("{key} {id}")
 }
 
-/// Tells the client of a session what servers tell.
-async fn tell(
+/// Tells the client of a session what servers write to their logs.
+async fn tell_of_logs(
     peer: Peer<RoleServer>,
-    mut heard: Receiver<Notice>,
+    mut heard: Receiver<Arc<LogMessage>>,
     wishes: Arc<Wishes>,
     reader: LogReader,
     shared: Arc<GatewayState>,
 ) {
     loop {
+        let log = match heard.recv().await {
+            Ok(log) => log,
+            Err(RecvError::Lagged(_)) => continue,
+            Err(RecvError::Closed) => return,
+        };
+        if !reader.reads(&log, wishes.level(), &shared) {
+            continue;
+        }
+        let told = peer.notify_logging_message(log.message.clone());
+        if told.await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Tells the client of a session which of its resources change.
+async fn tell_of_updates(
+    peer: Peer<RoleServer>,
+    mut heard: Receiver<Updated>,
+    wishes: Arc<Wishes>,
+) {
+    loop {
         let changed = match heard.recv().await {
-            Ok(Notice::Log(log)) => {
-                if reader.reads(&log, wishes.level(), &shared)
-                    && peer
-                        .notify_logging_message(log.message.clone())
-                        .await
-                        .is_err()
-                {
-                    return;
-                }
-                continue;
-            }
-            Ok(Notice::Updated { server, uri }) => wishes.changed(&server, &uri),
+            Ok(Updated { server, uri }) => wishes.changed(&server, &uri),
             // Any of them may have changed.
             Err(RecvError::Lagged(_)) => wishes.all(),
             Err(RecvError::Closed) => return,

@@ -39,6 +39,12 @@ impl Callable for UpstreamTool {
         }
     }
 
+    fn sent(&self, given: &Arguments) -> Option<Arguments> {
+        let server = self.pool.shared.servers.get(self.id.server())?;
+        let call = server.config.edits.call(self.id.name(), given.clone());
+        Some(call.ok()?.arguments)
+    }
+
     /// The server's limits extend with its progress.
     fn limits_itself(&self) -> bool {
         true

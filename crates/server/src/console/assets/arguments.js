@@ -19,6 +19,7 @@ const REASONS = {
   default: "a safe default for reading",
   null: "it was null, which is not sent",
   identity: "the user for whom the call is made",
+  owner: "the owner of the server has set it",
 };
 
 /**
