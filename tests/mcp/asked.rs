@@ -292,18 +292,21 @@ async fn a_task_is_asked_for_at_its_server() {
         Ok(Ok(CallToolResponse::Task(created))) => created.task,
         other => panic!("{other:?}"),
     };
-    assert_eq!(task.task_id, "a/7");
-    let state = client.get_task(GetTaskParams::new("a/7")).await.unwrap();
-    let state = json!(state);
-    assert_eq!(state["taskId"], "a/7", "{state}");
-    assert_eq!(state["result"]["content"][0]["text"], "at last", "{state}");
-    client
-        .cancel_task(CancelTaskParams::new("a/7"))
+    assert_eq!(task.task_id, "a/later/7");
+    let state = client
+        .get_task(GetTaskParams::new("a/later/7"))
         .await
         .unwrap();
-    let unknown = client.get_task(GetTaskParams::new("b/7")).await;
+    let state = json!(state);
+    assert_eq!(state["taskId"], "a/later/7", "{state}");
+    assert_eq!(state["result"]["content"][0]["text"], "at last", "{state}");
+    client
+        .cancel_task(CancelTaskParams::new("a/later/7"))
+        .await
+        .unwrap();
+    let unknown = client.get_task(GetTaskParams::new("b/later/7")).await;
     let unknown = unknown.unwrap_err().to_string();
-    assert!(unknown.contains("no task \"b/7\""), "{unknown}");
+    assert!(unknown.contains("no task \"b/later/7\""), "{unknown}");
 
     // A client that takes no tasks gets none.
     let other = without_session(&gateway(&upstream), json!({})).await;

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::Limits;
+use crate::masking::{MaskSettings, Masking};
 use crate::tool_edits::ToolEdits;
 use toolscout_base::known_secrets;
 use toolscout_base::printable::is_hidden;
@@ -56,6 +57,8 @@ pub struct ServerConfig {
     pub beginning: Beginning,
     /// What the owner changes of its tools.
     pub edits: ToolEdits,
+    /// What is masked in its answers.
+    pub masking: Masking,
 }
 
 /// How a connection to a server begins.
@@ -80,6 +83,7 @@ impl ServerConfig {
             idle_stop: None,
             beginning: Beginning::default(),
             edits: ToolEdits::default(),
+            masking: Masking::default(),
         }
     }
 
@@ -484,6 +488,7 @@ struct Entry {
     tools: Option<Value>,
     #[serde(rename = "alwaysLoad", alias = "always_load")]
     always_load: Option<bool>,
+    mask: MaskSettings,
 }
 
 /// How a login is made, in a file.
@@ -602,6 +607,7 @@ impl Entry {
             idle_stop: self.idle_stop_s.map(Duration::from_secs),
             beginning,
             edits,
+            masking: Masking::of(self.mask)?,
         })
     }
 

@@ -49,7 +49,7 @@ pub use errors::{CallError, ConnectError, ListError};
 pub use input::Input;
 pub use listing::ListedTools;
 pub use notices::{Audience, Level, LogMessage, Updated, severity};
-pub use offers::Offers;
+pub use offers::{Offers, Stale};
 pub use questions::{APPS, CallingClient, ELICITATION, ModelAnswer, ModelQuestion, from_server};
 pub use roots::Roots;
 pub use tasks::{TaskAnswer, TaskQuestion};

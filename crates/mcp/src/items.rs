@@ -4,6 +4,7 @@
 //! the variables. If a server has a tool of such a name, the tool has the id, and the item is skipped.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use rmcp::model::{Prompt, Resource, ResourceTemplate};
 use serde::Serialize;
@@ -11,7 +12,7 @@ use serde_json::{Map, Value, json};
 use toolscout_index::{Kind, Tool, ToolId};
 
 use crate::Limits;
-use crate::connection::Offers;
+use crate::connection::{Offers, Stale};
 use toolscout_base::printable::{excerpt, is_hidden};
 
 /// The scheme of resources that are user interfaces of tools: clients show them, and nobody looks for them.
@@ -20,6 +21,8 @@ const APP_SCHEME: &str = "ui:";
 pub const URI: &str = "uri";
 /// The key of a template's metadata that holds its URI with variables.
 pub const URI_TEMPLATE: &str = "uriTemplate";
+/// The key of an item's metadata that says that its server's list could not be read again.
+pub const STALE: &str = "toolscout_stale";
 /// Characters of a name in a message.
 const NAME_CHARS: usize = 80;
 
@@ -59,7 +62,41 @@ pub fn of_offers(
             describe_template(item, template);
         });
     }
+    for item in &mut read.items {
+        if is_stale(item, offers.stale) {
+            item.metadata.insert(STALE.into(), true.into());
+        }
+    }
     (read.items, read.skipped)
+}
+
+/// Adds the items of the catalog whose lists could not be read, and that no earlier list has either.
+pub fn keep_unlisted<'a>(
+    items: &mut Vec<Tool>,
+    stale: Stale,
+    catalog: impl Iterator<Item = &'a Arc<Tool>>,
+) {
+    if stale == Stale::default() {
+        return;
+    }
+    let listed: BTreeSet<ToolId> = items.iter().map(|item| item.id.clone()).collect();
+    for item in catalog {
+        if is_stale(item, stale) && !listed.contains(&item.id) {
+            let mut item = Tool::clone(item);
+            item.metadata.insert(STALE.into(), true.into());
+            items.push(item);
+        }
+    }
+}
+
+/// Whether an item is one of these lists.
+fn is_stale(item: &Tool, stale: Stale) -> bool {
+    match item.kind {
+        Kind::Prompt => stale.prompts,
+        Kind::Resource if item.metadata.contains_key(URI_TEMPLATE) => stale.templates,
+        Kind::Resource => stale.resources,
+        _ => false,
+    }
 }
 
 struct Read<'a> {
@@ -217,6 +254,7 @@ mod tests {
             prompts: serde_json::from_value(list("prompts")).unwrap(),
             resources: serde_json::from_value(list("resources")).unwrap(),
             templates: serde_json::from_value(list("templates")).unwrap(),
+            stale: Stale::default(),
         }
     }
 
@@ -242,6 +280,29 @@ mod tests {
             panic!("{skipped:?}")
         };
         assert!(skipped.contains("U+200B"), "{skipped}");
+    }
+
+    #[test]
+    fn items_of_lists_that_cannot_be_read_stay_and_are_marked() {
+        let (items, _) = of_offers("s", &offers(), &BTreeSet::new(), &Limits::default());
+        let catalog: Vec<Arc<Tool>> = items.into_iter().map(Arc::new).collect();
+        let stale = Stale {
+            prompts: true,
+            templates: true,
+            ..Stale::default()
+        };
+        // After a restart, with an older list of templates alone.
+        let listed = Offers {
+            stale,
+            templates: offers().templates,
+            ..Offers::default()
+        };
+        let (mut items, _) = of_offers("s", &listed, &BTreeSet::new(), &Limits::default());
+        keep_unlisted(&mut items, stale, catalog.iter());
+        let ids: Vec<&str> = items.iter().map(|item| item.id.as_str()).collect();
+        let log = "s/resource:log://{day}/{host}{?lines,level*}";
+        assert_eq!(ids, [log, "s/prompt:review"]);
+        assert!(items.iter().all(|item| item.metadata[STALE] == true));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! Servers fail independently: whatever one does, the others keep working, and what it can make the
 //! program hold is bounded by the [`Limits`].
 
+pub mod masking;
 pub mod tool_edits;
 pub mod config;
 pub mod inspect;

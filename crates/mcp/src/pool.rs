@@ -29,12 +29,13 @@ use crate::connection::{
     CallContext, CallError, Connection, Connector, Level, LogMessage, Offers, Updated,
 };
 use crate::login::Logins;
+use crate::masking::Masking;
 use crate::server_logs::ServerLogs;
 use crate::sink::CatalogSink;
 use connection_task::ConnectionTask;
 use subscriptions::Subscriptions;
 use toolscout_gate::tools::{AbsentServer, Arguments, Callable, Toolset};
-use upstream_tool::UpstreamTool;
+use upstream_tool::{UpstreamTool, finished};
 
 pub use subscriptions::Subscription;
 pub use upstream_tool::ServerAnswer;
@@ -112,7 +113,7 @@ struct Server {
     instructions: Mutex<Option<Arc<str>>>,
     /// When it was last called.
     last_used: Mutex<Instant>,
-    /// What it offered besides tools when it was stopped.
+    /// What it offered besides tools when it was listed last.
     kept_offers: Mutex<Arc<Offers>>,
     /// What it can do; `None` until it was connected for the first time.
     capabilities: Mutex<Option<ServerCapabilities>>,
@@ -519,6 +520,37 @@ impl Pool {
             });
         };
         server.call(id, arguments, context).await
+    }
+
+    /// Whether the results of a tool are changed before clients get them.
+    pub fn edits_results_of(&self, id: &ToolId) -> bool {
+        match self.shared.servers.get(id.server()) {
+            Some(server) => {
+                let view = server.config.edits.view_of(id.name());
+                view.is_some() || !server.config.masking.is_empty()
+            }
+            None => false,
+        }
+    }
+
+    /// A result of a tool that came later, as that of a call.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn finished(&self, id: &ToolId, result: CallToolResult) -> ServerAnswer {
+        let Some(server) = self.shared.servers.get(id.server()) else {
+            return Ok(result);
+        };
+        let view = server.config.edits.view_of(id.name());
+        finished(view, &server.config.masking, result).await
+    }
+
+    /// What is masked in the answers of a server.
+    pub fn masking(&self, server: &str) -> Masking {
+        match self.shared.servers.get(server) {
+            Some(server) => server.config.masking.clone(),
+            None => Masking::default(),
+        }
     }
 
     /// Closes every connection, and waits until the processes of the servers have ended.

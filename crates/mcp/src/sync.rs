@@ -9,7 +9,9 @@ use toolscout_index::{Changes, Tool};
 use crate::Limits;
 use crate::changes::{ApprovedBefore, ComparedTools, Flag, OnChange, compare_with_approved};
 use crate::config::ServerConfig;
-use crate::connection::{ConnectError, Connection, Connector, ListError, ListedTools, Offers};
+use crate::connection::{
+    ConnectError, Connection, Connector, ListError, ListedTools, Offers, Stale,
+};
 use crate::items;
 use crate::tool_edits;
 use toolscout_base::printable::{excerpt, is_hidden};
@@ -26,6 +28,8 @@ pub struct OfferedTools {
     pub tools: Vec<Tool>,
     /// Its prompts and resources.
     pub others: Vec<Tool>,
+    /// Which of these are those of an earlier list.
+    pub stale: Stale,
     /// Why the other entries were skipped.
     pub skipped: Vec<String>,
 }
@@ -94,6 +98,7 @@ impl OfferedTools {
         let taken = self.tools.iter().map(|tool| &tool.id).collect();
         let (others, skipped) = items::of_offers(server, offers, &taken, limits);
         self.others = others;
+        self.stale = offers.stale;
         self.skipped.extend(skipped);
         self
     }
@@ -140,8 +145,8 @@ pub fn read_tools(server: &str, listed: ListedTools, limits: &Limits) -> Offered
             }
             OfferedTools {
                 tools: parsed.tools,
-                others: Vec::new(),
                 skipped,
+                ..OfferedTools::default()
             }
         }
         Err(error) => {
@@ -167,6 +172,7 @@ pub fn compare(
     let OfferedTools {
         mut tools,
         others,
+        stale,
         mut skipped,
     } = offer;
     if tools.is_empty() && !skipped.is_empty() {
@@ -176,6 +182,7 @@ pub fn compare(
         ));
     }
     tools.extend(others);
+    items::keep_unlisted(&mut tools, stale, before.catalog.values());
     let mut compared = compare_with_approved(tools, on_change, before);
     (compared.for_apps, compared.tools) = compared.tools.into_iter().partition(is_only_for_apps);
     if compared.no_room > 0 {

@@ -377,6 +377,12 @@ impl ToolEdits {
         }
     }
 
+    /// The part of the results of a tool of the catalog that the owner wants; `None` for all of it.
+    pub fn view_of(&self, name: &str) -> Option<ResultView> {
+        let name = self.name_at_server(name).ok()?;
+        ResultView::of_edit(self.by_tool.get(name)?)
+    }
+
     fn name_at_server<'a>(&'a self, name: &'a str) -> Result<&'a str, NotCalled> {
         for (tool, edit) in &self.by_tool {
             if edit.name.as_deref() == Some(name) && !edit.hide {
@@ -399,16 +405,24 @@ impl ToolEdits {
 }
 
 impl ServerCall<'_> {
-    /// Whether the owner wants a part of the result only.
-    pub fn has_view(&self) -> bool {
-        self.edit.is_some_and(|edit| !edit.fields.is_empty())
+    /// The part of the result that the owner wants; `None` for all of it.
+    pub fn view(&self) -> Option<ResultView> {
+        ResultView::of_edit(self.edit?)
+    }
+}
+
+/// The part of the results of a tool that the owner wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResultView(Vec<String>);
+
+impl ResultView {
+    fn of_edit(edit: &ToolEdit) -> Option<Self> {
+        (!edit.fields.is_empty()).then(|| ResultView(edit.fields.clone()))
     }
 
-    /// The result with the fields that the owner wants. Reads JSON of any length, so off the async
-    /// threads.
-    pub fn view(&self) -> impl FnOnce(CallToolResult) -> CallToolResult + Send + 'static {
-        let fields = self.edit.map(|edit| edit.fields.clone());
-        move |result| view::of(result, &fields.unwrap_or_default())
+    /// This part of a result. Reads JSON of any length, so off the async threads.
+    pub fn of(&self, result: CallToolResult) -> CallToolResult {
+        view::of(result, &self.0)
     }
 }
 
@@ -733,11 +747,11 @@ mod tests {
             Value::Object(call.arguments.clone()),
             json!({ "owner": "acme-s3cret", "body": "x", "title": "Bug" })
         );
-        assert!(call.has_view());
+        assert!(call.view().is_some());
         let old = edits.call("create_issue", Arguments::new()).unwrap_err();
         assert_eq!(old, NotCalled::Renamed("report_bug".into()));
         let other = edits.call("get_issue", Arguments::new()).unwrap();
-        assert_eq!((other.name, other.has_view()), ("get_issue", false));
+        assert_eq!((other.name, other.view()), ("get_issue", None));
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResult, ClientCapabilities, ElicitRequestParams, ElicitResult,
-    ElicitationAction, ErrorData, InputRequest, InputRequests, InputRequiredResult, InputResponses,
-    ServerResult,
+    ElicitationAction, ErrorData, GetPromptRequestParams, InputRequest, InputRequests,
+    InputRequiredResult, InputResponses, ReadResourceRequestParams, ServerResult,
 };
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
@@ -32,51 +32,103 @@ pub struct Input {
     pub is_repeated: bool,
 }
 
+/// What a server answers to a request that may need input.
+pub(super) enum Answered<T> {
+    /// The result.
+    Complete(T),
+    /// It asks for input first.
+    Asked(InputRequiredResult),
+}
+
+/// The parameters of a request that may need input.
+pub(super) trait TakesInput: Clone {
+    /// Sets the answers, and what the server gave with its questions.
+    fn set_input(&mut self, responses: Option<InputResponses>, state: Option<String>);
+}
+
+impl TakesInput for CallToolRequestParams {
+    fn set_input(&mut self, responses: Option<InputResponses>, state: Option<String>) {
+        (self.input_responses, self.request_state) = (responses, state);
+    }
+}
+
+impl TakesInput for GetPromptRequestParams {
+    fn set_input(&mut self, responses: Option<InputResponses>, state: Option<String>) {
+        (self.input_responses, self.request_state) = (responses, state);
+    }
+}
+
+impl TakesInput for ReadResourceRequestParams {
+    fn set_input(&mut self, responses: Option<InputResponses>, state: Option<String>) {
+        (self.input_responses, self.request_state) = (responses, state);
+    }
+}
+
 impl Connection {
     /// Makes a call, and makes it again with the answers of a client that is asked while it waits.
     pub(super) async fn call_with_input(
         &self,
-        mut params: CallToolRequestParams,
+        params: CallToolRequestParams,
         at_work: &CallAtWork,
         context: &CallContext,
     ) -> Result<CallToolResult, CallError> {
-        for _ in 0..MAX_ROUNDS {
-            let asked = match self.call_once(params.clone(), at_work, context).await? {
-                ServerResult::CallToolResult(result) => return Ok(result),
-                ServerResult::InputRequiredResult(asked) => asked,
+        let call = |params| async move {
+            match self.call_once(params, at_work, context).await? {
+                ServerResult::CallToolResult(result) => Ok(Answered::Complete(result)),
+                ServerResult::InputRequiredResult(asked) => Ok(Answered::Asked(asked)),
                 // Servers answer so only clients that take it.
                 ServerResult::CreateTaskResult(task) => {
                     let result = serde_json::to_value(task).unwrap_or_default();
-                    return Err(CallError::AnswersLater { result });
+                    Err(CallError::AnswersLater { result })
                 }
                 // The call was made, so what can be read of its result is passed on.
                 other => {
                     let result = serde_json::to_value(other).unwrap_or_default();
-                    return Ok(lenient_result(result));
+                    Ok(Answered::Complete(lenient_result(result)))
                 }
+            }
+        };
+        match self.with_input(params, context, call).await? {
+            Answered::Complete(result) => Ok(result),
+            Answered::Asked(asked) => {
+                let result = serde_json::to_value(asked).unwrap_or_default();
+                Err(CallError::NeedsInput { result })
+            }
+        }
+    }
+
+    /// Makes a request, and makes it again with the answers of a client that is asked while it waits. Any
+    /// other client gets the question.
+    pub(super) async fn with_input<P, T, F>(
+        &self,
+        mut params: P,
+        context: &CallContext,
+        request: impl Fn(P) -> F,
+    ) -> Result<Answered<T>, CallError>
+    where
+        P: TakesInput,
+        F: Future<Output = Result<Answered<T>, CallError>>,
+    {
+        for _ in 0..MAX_ROUNDS {
+            let mut asked = match request(params.clone()).await? {
+                Answered::Asked(asked) => asked,
+                complete => return Ok(complete),
             };
             if context.input.is_repeated {
-                let mut asked = asked;
                 self.check_questions(&mut asked)?;
-                let result = serde_json::to_value(asked).unwrap_or_default();
-                return Err(CallError::NeedsInput { result });
+                return Ok(Answered::Asked(asked));
             }
-            let InputRequiredResult {
-                input_requests,
-                request_state,
-                ..
-            } = asked;
-            params.request_state = request_state;
-            params.input_responses = match input_requests {
+            let responses = match asked.input_requests {
                 Some(requests) => Some(self.answers(requests, context).await?),
                 None => {
                     sleep(PAUSE).await;
                     None
                 }
             };
+            params.set_input(responses, asked.request_state);
         }
         Err(refused(
-            "the call was not made, since the tool asks for more input again and again",
+            "the request was not made, since the server asks for more input again and again",
         ))
     }
 

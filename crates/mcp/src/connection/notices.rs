@@ -12,6 +12,8 @@ use rmcp::model::{LoggingLevel, LoggingMessageNotificationParam};
 use serde_json::Value;
 use tokio::sync::broadcast;
 
+use crate::masking::Masking;
+use toolscout_base::known_secrets;
 use toolscout_base::printable::excerpt;
 
 /// How severe a log message is.
@@ -111,6 +113,7 @@ impl Notices {
             None => server.to_string(),
         };
         message.logger = Some(logger);
+        mask(&mut message.data);
         let data = message.data.to_string();
         if data.len() > MAX_DATA_BYTES {
             message.data = Value::String(excerpt(&data, MAX_DATA_BYTES));
@@ -134,6 +137,13 @@ impl Notices {
             server,
             uri: uri.into(),
         });
+    }
+}
+
+/// Masks the secrets that the program knows.
+fn mask(data: &mut Value) {
+    if !known_secrets::is_empty() {
+        Masking::default().value(data);
     }
 }
 

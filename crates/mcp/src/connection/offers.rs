@@ -13,21 +13,37 @@ use rmcp::service::ServiceError;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 
+use super::input::Answered;
 use super::listing::Kind;
-use super::{CallError, Connection};
+use super::{CallContext, CallError, Connection};
 
 /// How long lists are used. Servers without sessions send no notifications of changes.
 const FRESH: Duration = Duration::from_secs(60);
+/// The version of lists of an earlier connection. Versions count from zero.
+const NEVER_FRESH: u64 = u64::MAX;
 
 /// What a server offers besides tools.
 #[derive(Clone, Debug, Default)]
 pub struct Offers {
+    /// Which of the lists are older, since the server did not give a new one.
+    pub stale: Stale,
     /// Its prompts.
     pub prompts: Vec<Prompt>,
     /// Its resources.
     pub resources: Vec<Resource>,
     /// The templates of further resources.
     pub templates: Vec<ResourceTemplate>,
+}
+
+/// Lists of a server that could not be read again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stale {
+    /// That of its prompts.
+    pub prompts: bool,
+    /// That of its resources.
+    pub resources: bool,
+    /// That of its templates.
+    pub templates: bool,
 }
 
 /// The offers as they were listed last.
@@ -41,7 +57,7 @@ struct Listed {
 }
 
 impl Connection {
-    /// What the server offers, without what it could not list.
+    /// What the server offers. If it does not give a list, the one before is used.
     pub async fn offers(&self) -> Arc<Offers> {
         // Before the lists are read, so that a change meanwhile makes them old.
         let version = self.handler.offers_version.load(Ordering::Relaxed);
@@ -53,10 +69,17 @@ impl Connection {
             self.entries(Kind::Resources),
             self.entries(Kind::ResourceTemplates),
         );
+        let before = self.offers.last();
+        let stale = Stale {
+            prompts: prompts.is_none(),
+            resources: resources.is_none(),
+            templates: templates.is_none(),
+        };
         let offers = Arc::new(Offers {
-            prompts,
-            resources,
-            templates,
+            stale,
+            prompts: prompts.unwrap_or_else(|| before.prompts.clone()),
+            resources: resources.unwrap_or_else(|| before.resources.clone()),
+            templates: templates.unwrap_or_else(|| before.templates.clone()),
         });
         self.offers.keep(Listed {
             at: Instant::now(),
@@ -66,13 +89,25 @@ impl Connection {
         offers
     }
 
-    /// The entries of a list that can be read.
-    async fn entries<T: DeserializeOwned>(&self, kind: Kind) -> Vec<T> {
+    /// Takes the lists of an earlier connection, in case that the server does not give new ones.
+    pub fn remember(&self, offers: Arc<Offers>) {
+        self.offers.keep(Listed {
+            at: Instant::now(),
+            version: NEVER_FRESH,
+            offers,
+        });
+    }
+
+    /// The entries of a list that can be read; `None` if the list cannot.
+    async fn entries<T: DeserializeOwned>(&self, kind: Kind) -> Option<Vec<T>> {
         let listed = match self.list(kind).await {
             Ok(listed) => listed,
             Err(error) => {
-                tracing::warn!(server = %self.server, ?kind, %error, "a list cannot be passed on");
-                return Vec::new();
+                tracing::warn!(
+                    server = %self.server, ?kind, %error,
+                    "a list cannot be read; the one before stays"
+                );
+                return None;
             }
         };
         let mut entries = Vec::with_capacity(listed.entries.len());
@@ -84,7 +119,7 @@ impl Connection {
                 }
             }
         }
-        entries
+        Some(entries)
     }
 
     /// A prompt of the server.
@@ -94,14 +129,20 @@ impl Connection {
     pub async fn prompt(
         &self,
         params: GetPromptRequestParams,
+        context: &CallContext,
     ) -> Result<GetPromptResponse, CallError> {
-        // What the server logs meanwhile may contain what this client asked for, and is for nobody.
-        let _at_work = self.handler.calls.begin(None);
-        let mut given = self.in_time(self.peer.get_prompt_once(params)).await?;
-        if let GetPromptResponse::InputRequired(asked) = &mut given {
-            self.check_questions(asked)?;
-        }
-        Ok(given)
+        let _at_work = self.handler.calls.begin(context.client.clone());
+        let ask = |params| async move {
+            match self.in_time(self.peer.get_prompt_once(params)).await? {
+                GetPromptResponse::Complete(prompt) => Ok(Answered::Complete(prompt)),
+                GetPromptResponse::InputRequired(asked) => Ok(Answered::Asked(asked)),
+                _ => Err(unknown_answer()),
+            }
+        };
+        Ok(match self.with_input(params, context, ask).await? {
+            Answered::Complete(prompt) => GetPromptResponse::Complete(prompt),
+            Answered::Asked(asked) => GetPromptResponse::InputRequired(asked),
+        })
     }
 
     /// The content of a resource.
@@ -111,14 +152,20 @@ impl Connection {
     pub async fn resource(
         &self,
         params: ReadResourceRequestParams,
+        context: &CallContext,
     ) -> Result<ReadResourceResponse, CallError> {
-        // What the server logs meanwhile may contain what this client asked for, and is for nobody.
-        let _at_work = self.handler.calls.begin(None);
-        let mut given = self.in_time(self.peer.read_resource_once(params)).await?;
-        if let ReadResourceResponse::InputRequired(asked) = &mut given {
-            self.check_questions(asked)?;
-        }
-        Ok(given)
+        let _at_work = self.handler.calls.begin(context.client.clone());
+        let ask = |params| async move {
+            match self.in_time(self.peer.read_resource_once(params)).await? {
+                ReadResourceResponse::Complete(result) => Ok(Answered::Complete(result)),
+                ReadResourceResponse::InputRequired(asked) => Ok(Answered::Asked(asked)),
+                _ => Err(unknown_answer()),
+            }
+        };
+        Ok(match self.with_input(params, context, ask).await? {
+            Answered::Complete(result) => ReadResourceResponse::Complete(result),
+            Answered::Asked(asked) => ReadResourceResponse::InputRequired(asked),
+        })
     }
 
     /// Completes an argument of a prompt or a template.
@@ -154,12 +201,28 @@ impl Connection {
     }
 }
 
+fn unknown_answer() -> CallError {
+    CallError::Refused {
+        code: -32603,
+        message: "the server answered in an unknown form".into(),
+        data: None,
+    }
+}
+
 impl CachedOffers {
     fn fresh(&self, version: u64) -> Option<Arc<Offers>> {
         let listed = self.0.lock();
         let listed = listed.as_ref()?;
         let is_fresh = listed.version == version && listed.at.elapsed() < FRESH;
         is_fresh.then(|| Arc::clone(&listed.offers))
+    }
+
+    /// The last lists, however old.
+    fn last(&self) -> Arc<Offers> {
+        match &*self.0.lock() {
+            Some(listed) => Arc::clone(&listed.offers),
+            None => Arc::default(),
+        }
     }
 
     fn keep(&self, listed: Listed) {

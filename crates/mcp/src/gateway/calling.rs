@@ -132,7 +132,7 @@ impl Session {
         if let Some(Err(CallError::AnswersLater { result })) = &answer
             && let Ok(mut task) = CreateTaskResult::deserialize(result)
         {
-            task.task.task_id = offers::task_id(id.server(), &task.task.task_id);
+            task.task.task_id = offers::task_id(&id, &task.task.task_id);
             return Ok(task.into());
         }
         if let Some(question) = elicitation.question() {

@@ -5,6 +5,7 @@
 //! the id `SERVER/resources_read` or `SERVER/prompts_get`, as a call of a tool that only reads.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use rmcp::model::{
     CallToolResult, ClientCapabilities, CompleteRequestParams, CompleteResult, ContentBlock,
     ErrorData, GetPromptRequestParams, GetPromptResponse, MetaObject, Prompt,
     ReadResourceRequestParams, ReadResourceResponse, Reference, Resource, ResourceContents,
-    ResourceTemplate, ResultType,
+    ResourceTemplate, ResultType, TaskPayload,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
@@ -24,8 +25,10 @@ use toolscout_gate::gate::{Call, CallOutcome, Directory, NO_TOOL};
 use toolscout_gate::tools::{Arguments, Callable, Called, ToolFailure, Toolset as _};
 use toolscout_index::{Tool, ToolId};
 
+use super::elicitation::asks_by_result;
 use super::{GatewayState, NAME_CHARS, Session};
-use crate::connection::{CallError, Offers, TaskAnswer, TaskQuestion};
+use crate::connection::{CallContext, CallError, Offers, TaskAnswer, TaskQuestion};
+use crate::outcome::lenient_result;
 use crate::pool::{Pool, Subscription};
 use toolscout_base::printable::excerpt;
 
@@ -101,7 +104,7 @@ impl Session {
             for prompt in &offers.prompts {
                 let mut prompt = prompt.clone();
                 prompt.name = format!("{server}{SEPARATOR}{}", prompt.name);
-                mark(&mut prompt.meta, &server);
+                mark(&mut prompt.meta, &server, offers.stale.prompts);
                 prompts.push(prompt);
             }
         }
@@ -117,7 +120,7 @@ impl Session {
                 if !taken.insert(resource.uri.clone()) {
                     resource.uri = own_uri(&server, &resource.uri);
                 }
-                mark(&mut resource.meta, &server);
+                mark(&mut resource.meta, &server, offers.stale.resources);
                 resources.push(resource);
             }
         }
@@ -130,7 +133,7 @@ impl Session {
         for (server, offers) in self.shared.offers().await {
             for template in &offers.templates {
                 let mut template = template.clone();
-                mark(&mut template.meta, &server);
+                mark(&mut template.meta, &server, offers.stale.templates);
                 templates.push(template);
             }
         }
@@ -221,7 +224,7 @@ impl Session {
         context: &RequestContext<RoleServer>,
     ) -> Result<TaskAnswer, ErrorData> {
         let id = question.id().to_owned();
-        let Some((server, own)) = self.shared.task_of(&id) else {
+        let Some((tool, own)) = self.shared.task_of(&id) else {
             let id = excerpt(&id, NAME_CHARS);
             let message = format!("there is no task {id:?} of a connected server");
             return Err(ErrorData::invalid_params(message, None));
@@ -229,13 +232,32 @@ impl Session {
         question.set_id(own);
         let capabilities = context.client_capabilities().unwrap_or_default();
         let asked = Asked::Task(question, capabilities);
-        match self.ask(&server, asked, context).await? {
+        match self.ask(tool.server(), asked, context).await? {
             Given::Task(TaskAnswer::State(mut state)) => {
                 state.task.task.task_id = id;
+                if let TaskPayload::Completed { result } = &mut state.task.payload {
+                    *result = self.finished(&tool, mem::take(result)).await?;
+                }
                 Ok(TaskAnswer::State(state))
             }
             Given::Task(done) => Ok(done),
             _ => Err(ErrorData::internal_error("not a task", None)),
+        }
+    }
+
+    /// The result of a task as that of a call: the owner may want a part of it only.
+    async fn finished(&self, tool: &ToolId, result: Arguments) -> Result<Arguments, ErrorData> {
+        if !self.shared.pool.edits_results_of(tool) {
+            return Ok(result);
+        }
+        let result = lenient_result(Value::Object(result));
+        let finished = self.shared.pool.finished(tool, result).await;
+        match serde_json::to_value(finished.map_err(|error| failure(&error))?) {
+            Ok(Value::Object(result)) => Ok(result),
+            _ => Err(ErrorData::internal_error(
+                "the result cannot be shown",
+                None,
+            )),
         }
     }
 
@@ -287,10 +309,13 @@ impl Session {
         let caller = self.caller(context);
         let tool = Arc::new(asked.as_tool(server)?);
         let arguments = asked.arguments();
+        let (mut calling, questions) = self.call_context(context, &caller, None);
+        calling.input.is_repeated = asks_by_result(context);
         let question = Question {
             pool: self.shared.pool.clone(),
             server: server.to_owned(),
             asked,
+            calling,
         };
         let directory = QuestionDirectory {
             shared: &self.shared,
@@ -304,7 +329,8 @@ impl Session {
             arguments,
             is_plan_step: false,
         };
-        let mut outcome = self.pass(&caller, &directory, &approver, call).await;
+        let passing = self.pass(&caller, &directory, &approver, call);
+        let mut outcome = questions.while_running(passing).await;
         match outcome.take_own::<Result<Given, CallError>>() {
             Some(Ok(given)) => Ok(given),
             Some(Err(error)) => Err(failure(&error)),
@@ -359,13 +385,11 @@ impl GatewayState {
         Err(ErrorData::invalid_params(message, None))
     }
 
-    /// The server of a task, and its id there.
-    fn task_of(&self, id: &str) -> Option<(String, String)> {
-        let mut servers = self.pool.names().filter(|server| self.may_know(server));
-        servers.find_map(|server| {
-            let own = id.strip_prefix(server)?.strip_prefix(TASK_SEPARATOR)?;
-            Some((server.to_owned(), own.to_owned()))
-        })
+    /// The tool of a task, and the task's id at its server.
+    fn task_of(&self, id: &str) -> Option<(ToolId, String)> {
+        let (tool, own) = of_task_id(id)?;
+        let is_known = self.pool.has(tool.server()) && self.may_know(tool.server());
+        is_known.then_some((tool, own))
     }
 
     /// The server of a resource, and its URI there.
@@ -413,16 +437,31 @@ impl GatewayState {
     }
 }
 
-/// The id of a server's task for clients.
-pub(super) fn task_id(server: &str, id: &str) -> String {
-    format!("{server}{TASK_SEPARATOR}{id}")
+/// The id of a server's task for clients: it has the tool too, whose results the owner may edit.
+pub(super) fn task_id(tool: &ToolId, id: &str) -> String {
+    let name = tool.name().replace('%', "%25").replace('/', "%2F");
+    format!(
+        "{}{TASK_SEPARATOR}{name}{TASK_SEPARATOR}{id}",
+        tool.server()
+    )
 }
 
-/// Says which server something is of.
-fn mark(meta: &mut Option<MetaObject>, server: &str) {
+/// The tool of a task, and the task's id at its server.
+fn of_task_id(id: &str) -> Option<(ToolId, String)> {
+    let (server, rest) = id.split_once(TASK_SEPARATOR)?;
+    let (name, own) = rest.split_once(TASK_SEPARATOR)?;
+    let name = name.replace("%2F", "/").replace("%25", "%");
+    Some((ToolId::new(server, &name).ok()?, own.to_owned()))
+}
+
+/// Says which server something is of, and whether its list is an older one.
+fn mark(meta: &mut Option<MetaObject>, server: &str, is_stale: bool) {
     let meta = meta.get_or_insert_with(MetaObject::new);
-    meta.0
-        .insert("toolscout".into(), json!({ "server": server }));
+    let mut says = json!({ "server": server });
+    if is_stale {
+        says["stale"] = true.into();
+    }
+    meta.0.insert("toolscout".into(), says);
 }
 
 /// A URI for the resource of a server, if another server has the same.
@@ -535,14 +574,36 @@ struct Question {
     pool: Pool,
     server: String,
     asked: Asked,
+    /// How the server reaches the client meanwhile.
+    calling: CallContext,
 }
 
 impl Question {
     async fn answer(&self) -> Result<Given, CallError> {
         let connection = self.pool.connection(&self.server).await?;
         match self.asked.clone() {
-            Asked::Prompt(params) => connection.prompt(params).await.map(Given::Prompt),
-            Asked::Resource(params) => connection.resource(params).await.map(Given::Resource),
+            Asked::Prompt(params) => {
+                let mut given = connection.prompt(params, &self.calling).await?;
+                if let GetPromptResponse::Complete(prompt) = &mut given {
+                    let masking = self.pool.masking(&self.server);
+                    prompt
+                        .messages
+                        .iter_mut()
+                        .for_each(|message| masking.message(message));
+                }
+                Ok(Given::Prompt(given))
+            }
+            Asked::Resource(params) => {
+                let mut given = connection.resource(params, &self.calling).await?;
+                if let ReadResourceResponse::Complete(result) = &mut given {
+                    let masking = self.pool.masking(&self.server);
+                    result
+                        .contents
+                        .iter_mut()
+                        .for_each(|contents| masking.contents(contents));
+                }
+                Ok(Given::Resource(given))
+            }
             Asked::Task(question, client) => {
                 let answered = connection.task(question, client).await;
                 answered.map(Given::Task)
@@ -611,6 +672,16 @@ mod tests {
         );
         assert_eq!(of_own_uri("file:///a?server=x&uri=y"), None);
         assert_eq!(of_own_uri("no uri"), None);
+    }
+
+    #[test]
+    fn the_id_of_a_task_has_its_tool() {
+        for (tool, id) in [("s/make", "7"), ("s/a/b", "x/y"), ("s/50%2F", "")] {
+            let tool = ToolId::parse(tool).unwrap();
+            let shown = task_id(&tool, id);
+            assert_eq!(of_task_id(&shown), Some((tool, id.to_owned())), "{shown}");
+        }
+        assert_eq!(of_task_id("s/7"), None);
     }
 
     #[test]

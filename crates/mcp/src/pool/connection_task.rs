@@ -261,9 +261,11 @@ impl ConnectionTask {
         // `None` until a list was written to the catalog.
         let mut synced = None;
         let mut changes = ReportedChanges::default();
+        connection.remember(self.server.kept_offers());
         loop {
             // Together, so that a server is ready as soon as it was with its tools alone.
             let (listed, offers) = tokio::join!(connection.list_tools(), connection.offers());
+            *self.server.kept_offers.lock() = Arc::clone(&offers);
             match listed {
                 Ok(listed) => {
                     self.sync_if_changed(listed, &offers, &mut synced).await;

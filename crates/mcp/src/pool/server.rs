@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use toolscout_index::ToolId;
 
 use super::subscriptions::Subscriptions;
-use super::upstream_tool::viewed;
+use super::upstream_tool::finished;
 use super::{ConnectionState, Progress, Server, ServerState};
 use crate::Limits;
 use crate::changes::OnChange;
@@ -107,8 +107,30 @@ impl Server {
             self.recheck.notify_one();
         }
         match called {
-            Ok(result) if call.has_view() => viewed(&call, result).await,
-            called => called,
+            Ok(result) => finished(call.view(), &self.config.masking, result).await,
+            Err(error) => Err(self.masked(error)),
+        }
+    }
+
+    /// An error without the secrets that its server may have written into it.
+    fn masked(&self, error: CallError) -> CallError {
+        match error {
+            CallError::Refused {
+                code,
+                message,
+                mut data,
+            } => {
+                let masking = &self.config.masking;
+                if let Some(data) = &mut data {
+                    masking.value(data);
+                }
+                CallError::Refused {
+                    code,
+                    message: masking.text(&message).into_owned(),
+                    data,
+                }
+            }
+            other => other,
         }
     }
 

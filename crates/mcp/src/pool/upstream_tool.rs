@@ -8,8 +8,10 @@ use toolscout_index::ToolId;
 
 use super::Pool;
 use crate::connection::{CallContext, CallError};
+use crate::masking::{self, Masking};
 use crate::outcome::Outcome;
-use crate::tool_edits::ServerCall;
+use crate::tool_edits::ResultView;
+use toolscout_base::long_work;
 use toolscout_gate::tools::{Arguments, Callable, Called, ToolFailure};
 
 /// JSON-RPC's code of an error of this program.
@@ -51,10 +53,30 @@ impl Callable for UpstreamTool {
     }
 }
 
-/// The result with the fields that the owner of the server file wants.
-pub(super) async fn viewed(call: &ServerCall<'_>, result: CallToolResult) -> ServerAnswer {
-    let view = call.view();
-    match spawn_blocking(move || view(result)).await {
+/// The result as clients get it: with the fields that the owner of the server file wants, and without
+/// secrets.
+pub(super) async fn finished(
+    view: Option<ResultView>,
+    masking: &Masking,
+    mut result: CallToolResult,
+) -> ServerAnswer {
+    let is_masked = !masking.is_empty();
+    let Some(view) = view else {
+        if is_masked {
+            let bytes = masking::length(&result);
+            long_work::read(bytes, || masking.result(&mut result)).await;
+        }
+        return Ok(result);
+    };
+    let masking = masking.clone();
+    let finishing = spawn_blocking(move || {
+        let mut result = view.of(result);
+        if is_masked {
+            masking.result(&mut result);
+        }
+        result
+    });
+    match finishing.await {
         Ok(result) => Ok(result),
         Err(error) => {
             tracing::error!(%error, "reading a result panicked");
