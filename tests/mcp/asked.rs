@@ -9,7 +9,8 @@ use rmcp::ClientHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ClientConfig,
     CustomRequest, CustomResult, ElicitRequestParams, ElicitResult, ErrorData,
-    GetPromptRequestParams, GetTaskParams, InputRequiredResult, ListRootsResult, ProtocolVersion,
+    GetPromptRequestParams, GetPromptResponse, GetTaskParams, InputRequiredResult, ListRootsResult,
+    ProtocolVersion,
 };
 use rmcp::service::{
     ClientLifecycleMode, ClientServiceExt, RequestContext, RoleClient, RunningService,
@@ -19,6 +20,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use toolscout::gate::{Gate, Policies};
 use toolscout::mcp::config::Beginning;
+use toolscout::mcp::tool_edits::ToolEdits;
 use toolscout::mcp::{Gateway, GatewayConfig, ServerConfig};
 
 use super::world::{PATIENCE, Upstream, double, double_with, object, replace, text, until};
@@ -281,6 +283,92 @@ async fn tools_for_apps_are_listed_to_clients_that_show_apps_and_to_nobody_else(
         upstream.ids() == ["a/refresh"]
     })
     .await;
+}
+
+#[tokio::test]
+async fn input_that_a_prompt_requires_comes_from_clients_of_all_versions() {
+    let upstream = Upstream::start(vec![modern(&["modern", "offers", "needs"])]).await;
+    let greet = || GetPromptRequestParams::new("a__greet").with_arguments(object(json!({})));
+    let old = with_session(&gateway(&upstream), json!({ "elicitation": {} })).await;
+    let prompt = old.get_prompt(greet()).await.unwrap();
+    assert_eq!(json!(prompt.messages)[0]["content"]["text"], "Greet Ada");
+
+    let new = without_session(&gateway(&upstream), json!({ "elicitation": {} })).await;
+    let question = match new.peer().get_prompt_once(greet()).await.unwrap() {
+        GetPromptResponse::InputRequired(question) => question,
+        other => panic!("{other:?}"),
+    };
+    let mut again = greet();
+    let answer = json!({ "action": "accept", "content": { "name": "Eve" } });
+    again.input_responses = Some(BTreeMap::from([("who".to_owned(), answer)]));
+    again.request_state = question.request_state;
+    let prompt = match new.peer().get_prompt_once(again).await.unwrap() {
+        GetPromptResponse::Complete(prompt) => prompt,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(json!(prompt.messages)[0]["content"]["text"], "Greet Eve");
+}
+
+#[tokio::test]
+async fn a_person_is_shown_what_the_owner_of_the_server_adds_to_a_call() {
+    let mut server = modern(&["modern", "needs"]);
+    let edits = json!({ "needs": {
+        "arguments": { "owner": "acme", "auth": { "token": "hidden-of-the-owner-1" } },
+        "defaults": { "state": "open" },
+    } });
+    server.edits = ToolEdits::read(Some(edits), None, &|text| Ok(text.to_owned())).unwrap();
+    let upstream = Upstream::start(vec![server]).await;
+    let gateway = gateway_with(&upstream, Policies::default());
+    let client = without_session(&gateway, json!({ "elicitation": {} })).await;
+    let question = json!(asked(&client, params("a/needs")).await);
+    let message = question["inputRequests"]["approve"]["params"]["message"].to_string();
+    for shown in [
+        "\\\"owner\\\": \\\"acme\\\"",
+        "\\\"state\\\": \\\"open\\\"",
+        "[redacted]",
+        "Set by the owner of the server, whatever was asked for: /owner",
+    ] {
+        assert!(message.contains(shown), "{shown} is not in {message}");
+    }
+    assert!(!message.contains("hidden-of-the-owner"), "{message}");
+}
+
+#[tokio::test]
+async fn the_state_of_a_server_that_is_such_a_gateway_too_goes_back_to_it() {
+    let mut server = double_with(
+        "a",
+        &["modern", "needs"],
+        &[("REQUEST_STATE", "toolscout:1")],
+    );
+    server.beginning = Beginning::Discovery;
+    let upstream = Upstream::start(vec![server]).await;
+    let client = without_session(&gateway(&upstream), json!({ "elicitation": {} })).await;
+    let question = asked(&client, params("a/needs")).await;
+    let again = repeated(&question, "who", json!({ "name": "Ada" }));
+    let answer = json!({ "who": { "action": "accept", "content": { "name": "Ada" } } });
+    assert_eq!(
+        json_of(call(&client, again).await),
+        json!([answer, "toolscout:1"])
+    );
+}
+
+#[tokio::test]
+async fn the_result_of_a_task_has_the_fields_that_the_owner_wants() {
+    let done = r#"{"number":7,"body":"long"}"#;
+    let mut server = double_with("a", &["modern", "later"], &[("DONE", done)]);
+    server.beginning = Beginning::Discovery;
+    let edits = json!({ "later": { "name": "in/time", "fields": ["number"] } });
+    server.edits = ToolEdits::read(Some(edits), None, &|text| Ok(text.to_owned())).unwrap();
+    let upstream = Upstream::start(vec![server]).await;
+    let tasks = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let client = without_session(&gateway(&upstream), tasks).await;
+    let task = match timeout(PATIENCE, client.peer().call_tool_once(params("a/in/time"))).await {
+        Ok(Ok(CallToolResponse::Task(created))) => created.task,
+        other => panic!("{other:?}"),
+    };
+    let state = client.get_task(GetTaskParams::new(task.task_id)).await;
+    let state = json!(state.unwrap());
+    assert_eq!(state["result"]["content"][0]["text"], "{\"number\":7}");
 }
 
 #[tokio::test]

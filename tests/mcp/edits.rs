@@ -154,6 +154,29 @@ async fn a_person_decides_about_a_renamed_tool_under_either_name() {
 }
 
 #[tokio::test]
+async fn secrets_in_results_are_masked_over_stdio() {
+    let world = World::new();
+    let mut servers = configuration(&[double("s", &["raw"])]);
+    let key = "${NESTED_KEY:-s3cret-of-nested-5}";
+    let text = format!("key {key}, EMP-7");
+    servers["mcpServers"]["s"]["tools"] = json!({ "raw": {
+        "pin": true,
+        "arguments": {
+            "result": { "content": [{ "type": "text", "text": text }] },
+            "auth": [{ "api_key": key }],
+        },
+    } });
+    servers["mcpServers"]["s"]["mask"] = json!({ "patterns": ["EMP-\\d+"] });
+    let path = world.path("masked.json");
+    std::fs::write(&path, servers.to_string()).unwrap();
+    let args = ["mcp", "--mcp", path.to_str().unwrap(), "--allow", "s/*"];
+    let served = Served::start(&world, &args, Stdio::null()).await;
+    let said = served.ask("s__raw", json!({})).await;
+    assert_eq!(said, "key [redacted]*********, [redacted]");
+    served.end().await;
+}
+
+#[tokio::test]
 async fn tools_that_are_always_loaded_are_in_the_list_of_a_client() {
     let world = World::new();
     let state = world.path("tools.json");

@@ -5,7 +5,41 @@ use toolscout::mcp::GatewayConfig;
 use toolscout_index::{Kind, Tool, ToolId};
 
 use super::gateway::{call, client, gateway, words};
-use super::world::{Upstream, double};
+use super::world::{Upstream, becomes, double, double_with};
+
+#[tokio::test]
+async fn prompts_stay_and_are_marked_if_their_list_cannot_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let fails = folder.path().join("fails");
+    let env = [("FAILS", fails.to_str().unwrap())];
+    let server = double_with("a", &["offers", "links"], &env);
+    let upstream = Upstream::start(vec![server]).await;
+    let id = ToolId::parse("a/prompt:greet").unwrap();
+    let is_stale = || {
+        let prompt = upstream.catalog.searcher().tool(&id).expect("it stays");
+        prompt.metadata.contains_key("toolscout_stale")
+    };
+    assert!(!is_stale());
+    std::fs::write(&fails, "").unwrap();
+    // The server says that its lists have changed.
+    upstream.call("a/links", json!({})).await.unwrap();
+    becomes("its list is an older one", is_stale).await;
+    let client = client(&gateway(&upstream, GatewayConfig::default())).await;
+    let prompts = client.list_all_prompts().await.unwrap();
+    let meta = &prompts[0].meta.as_ref().unwrap().0;
+    assert_eq!(meta["toolscout"], json!({ "server": "a", "stale": true }));
+    // After a restart too.
+    let _ = upstream.call("a/exit", json!({})).await;
+    becomes("it is connected again", || {
+        upstream.pool.unavailable("a").is_none()
+    })
+    .await;
+    assert_eq!(client.list_all_prompts().await.unwrap().len(), 1);
+    assert!(is_stale());
+    std::fs::remove_file(&fails).unwrap();
+    upstream.call("a/links", json!({})).await.unwrap();
+    becomes("its list is read again", || !is_stale()).await;
+}
 
 #[tokio::test]
 async fn prompts_resources_and_skills_are_found_with_how_they_are_used() {

@@ -2,6 +2,7 @@
 #![expect(deprecated, reason = "there is no other way to log")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequestParams, ErrorCode, LoggingLevel, LoggingMessageNotificationParam,
@@ -15,7 +16,8 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use toolscout::gate::{Gate, Policies};
-use toolscout::mcp::{Gateway, GatewayConfig};
+use toolscout::mcp::config::Beginning;
+use toolscout::mcp::{Gateway, GatewayConfig, ServerConfig};
 
 use super::world::{PATIENCE, Upstream, double, object};
 
@@ -213,6 +215,26 @@ async fn a_server_is_subscribed_to_once_for_several_clients() {
 async fn asked(upstream: &Upstream) -> Vec<String> {
     let answer = upstream.call("a/subscribed", json!({})).await.unwrap();
     serde_json::from_str(&super::world::text(answer)).unwrap()
+}
+
+#[tokio::test]
+async fn a_subscription_without_a_session_that_ends_is_made_again() {
+    let server = ServerConfig {
+        beginning: Beginning::Discovery,
+        ..double("a", &["modern", "offers", "updates", "listens"])
+    };
+    let upstream = Upstream::start_with(vec![server], |config| {
+        config.limits.first_pause = Duration::from_millis(10);
+    })
+    .await;
+    let mut client = Client::of(&gateway(&upstream)).await;
+    client.subscribe("memo:all").await.unwrap();
+    // The server has ended it, and something may have changed until it was made again.
+    assert_eq!(client.next().await, json!({ "updated": "memo:all" }));
+    let listened = upstream.call("a/listens", json!({})).await.unwrap();
+    assert_eq!(super::world::text(listened), "{\"memo:all\": 2}");
+    client.call("a/updates", json!({})).await;
+    assert_eq!(client.next().await, json!({ "updated": "memo:all" }));
 }
 
 #[tokio::test]

@@ -119,6 +119,7 @@ async fn a_server_of_a_registry_is_added_with_its_version_and_hash() {
     for said in [
         "io.example/umbrellas 1.2.0: Lends umbrellas.",
         "it runs: npx -y @ada/umbrellas@1.2.0",
+        "environment: UMBRELLA_KEY=${UMBRELLA_KEY}",
         "SHA-256 of the package: abab",
         "nobody can be asked here; give --yes",
     ] {

@@ -836,6 +836,26 @@ mod tests {
     }
 
     #[test]
+    fn an_image_is_pinned_by_its_tag_or_digest_or_version_but_not_by_latest() {
+        for (kind, identifier, version, expected) in [
+            ("oci", "ghcr.io:443/a/b", None, false),
+            ("oci", "ghcr.io/a/b:latest", None, false),
+            ("oci", "ghcr.io/a/b:latest", Some("1.2"), false),
+            ("oci", "ghcr.io/a/b:1.2", None, true),
+            ("oci", "ghcr.io/a/b@sha256:ab", None, true),
+            ("oci", "ghcr.io/a/b:latest@sha256:ab", None, true),
+            ("oci", "ghcr.io/a/b", Some("1.2"), true),
+            ("npm", "@a/b", Some("latest"), false),
+            ("npm", "@a/b", Some("1.2"), true),
+        ] {
+            let package =
+                json!({ "registryType": kind, "identifier": identifier, "version": version });
+            let package: Package = serde_json::from_value(package).unwrap();
+            assert_eq!(package.is_pinned(), expected, "{identifier} {version:?}");
+        }
+    }
+
+    #[test]
     fn one_of_a_list_is_chosen_in_its_latest_version() {
         let item = |name: &str, version: &str, latest: bool| {
             json!({ "server": { "name": name, "version": version,

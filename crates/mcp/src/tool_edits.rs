@@ -755,6 +755,19 @@ mod tests {
     }
 
     #[test]
+    fn secrets_of_the_owner_are_found_at_any_depth() {
+        let edits = read(json!({ "create_issue": {
+            "arguments": { "auth": { "api_key": "one", "user": "ada" }, "credentials": ["two", { "id": "three" }] },
+            "defaults": { "token": "four", "state": "open" },
+        } }))
+        .unwrap();
+        let names = ["api_key", "credentials", "token"];
+        let mut secrets = edits.secrets(|name| names.contains(&name));
+        secrets.sort_unstable();
+        assert_eq!(secrets, ["four", "one", "three", "two"]);
+    }
+
+    #[test]
     fn hidden_tools_and_those_that_a_list_leaves_out_are_neither_found_nor_called() {
         for (tools, kept) in [
             (json!({ "create_issue": { "hide": true } }), 0),

@@ -88,6 +88,7 @@ def tools():
             ("colours", "Asks a person with a form of a later version."),
             ("later", "Answers later."),
             ("needs", "Needs a name before it greets."),
+            ("listens", "How often somebody listened for changes of each resource."),
             ("subscribed", "Which subscriptions it was asked for."),
             ("refuses", "Answers with the error that it is given, and no request's id."),
         ]
@@ -186,13 +187,16 @@ def call(request, params):
         return {"resultType": "task", **TASK}
     if name == "needs":
         if "inputResponses" not in params:
-            form = {"type": "object", "properties": {"name": {"type": "string"}}}
-            asked = {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": form}}
-            return {"resultType": "input_required", "inputRequests": {"who": asked}, "requestState": "one"}
+            return QUESTION
         return text(json.dumps([params["inputResponses"], params["requestState"]]))
     if name == "updates":
-        notify("notifications/resources/updated", {"uri": arguments.get("uri", "memo:all")})
+        updated = {"uri": arguments.get("uri", "memo:all")}
+        if listening := LISTENING.get(updated["uri"]):
+            updated["_meta"] = {SUBSCRIPTION: listening[-1]}
+        notify("notifications/resources/updated", updated)
         return text("told")
+    if name == "listens":
+        return text(json.dumps({uri: len(listening) for uri, listening in LISTENING.items()}))
     if name == "subscribed":
         return text(json.dumps(SUBSCRIBED))
     if name == "raw":
@@ -207,6 +211,10 @@ def call(request, params):
     return text(f"{name} was called")
 
 
+FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
+ASKED = {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": FORM}}
+QUESTION = {"resultType": "input_required", "inputRequests": {"who": ASKED}}
+QUESTION["requestState"] = os.environ.get("REQUEST_STATE", "one")
 PROMPT = {"name": "greet", "title": "Greeting", "arguments": [{"name": "who", "required": True}]}
 RESOURCE = {"uri": "memo:all", "name": "memo", "mimeType": "text/plain", "_meta": {"own": 1}}
 TEMPLATE = {"uriTemplate": "memo:{day}/list", "name": "day"}
@@ -215,9 +223,13 @@ TEMPLATE = {"uriTemplate": "memo:{day}/list", "name": "day"}
 def offer(method, params):
     """What a server with prompts and resources answers. SAYS is what its resources begin with."""
     if method == "prompts/list":
-        return {"prompts": [PROMPT]}
+        return None if os.path.exists(os.environ.get("FAILS", "")) else {"prompts": [PROMPT]}
     if method == "prompts/get":
-        words = {"type": "text", "text": f"Greet {params['arguments']['who']}"}
+        if "needs" in BEHAVIOURS and "inputResponses" not in params:
+            return QUESTION
+        if "needs" in BEHAVIOURS:
+            params["arguments"] = params["inputResponses"]["who"]["content"] | {"who": "you"}
+        words = {"type": "text", "text": f"Greet {params['arguments'].get('name', params['arguments']['who'])}"}
         return {"messages": [{"role": "user", "content": words}]}
     if method == "resources/list":
         return {"resources": [RESOURCE]}
@@ -234,6 +246,22 @@ def offer(method, params):
     return None
 
 
+def listen(request, params):
+    """Answers `subscriptions/listen`. The first subscription to each resource ends at once."""
+    filter = params["notifications"]
+    told = {"notifications": filter, "_meta": {SUBSCRIPTION: request}}
+    notify("notifications/subscriptions/acknowledged", told)
+    is_ended = False
+    for uri in filter.get("resourceSubscriptions", []):
+        LISTENING.setdefault(uri, []).append(request)
+        is_ended = len(LISTENING[uri]) == 1
+    if is_ended:
+        return {"resultType": "complete", "_meta": {SUBSCRIPTION: request}}
+    return None
+
+
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+LISTENING = {}
 TASK = {"taskId": "7", "status": "working", "ttlMs": None}
 TASK |= {"createdAt": "2026-11-01T00:00:00Z", "lastUpdatedAt": "2026-11-01T00:00:00Z"}
 
@@ -276,10 +304,12 @@ def answer(message):
     elif method == "server/discover" and "modern" in BEHAVIOURS:
         result = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
         result |= {"ttlMs": 0, "cacheScope": "private"}
+        if "offers" in BEHAVIOURS:
+            result["capabilities"] |= {"prompts": {}, "resources": {"subscribe": "listens" in BEHAVIOURS}}
         if "later" in BEHAVIOURS:
             result["capabilities"]["extensions"] = {"io.modelcontextprotocol/tasks": {}}
     elif method == "tasks/get" and params["taskId"] == TASK["taskId"]:
-        done = {"content": [{"type": "text", "text": "at last"}]}
+        done = {"content": [{"type": "text", "text": os.environ.get("DONE", "at last")}]}
         result = {"resultType": "complete", **TASK, "status": "completed", "result": done}
     elif method == "tasks/cancel" and params["taskId"] == TASK["taskId"]:
         result = {"resultType": "complete"}
@@ -293,6 +323,8 @@ def answer(message):
         LEVEL[0], result = params["level"], {}
     elif method == "tools/call":
         result = call(request, params)
+    elif method == "subscriptions/listen" and "listens" in BEHAVIOURS:
+        result = listen(request, params)
     elif "offers" in BEHAVIOURS and (offered := offer(method, params)) is not None:
         result = offered
     else:
