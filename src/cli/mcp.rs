@@ -2,6 +2,7 @@
 //! to use the servers of others.
 
 mod add;
+mod confirm;
 mod edit;
 mod import;
 mod install;

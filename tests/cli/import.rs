@@ -202,6 +202,54 @@ fn servers_of_clients_are_imported_and_replaced_and_put_back() {
 }
 
 #[test]
+fn servers_of_the_file_are_updated_on_request() {
+    let world = World::new();
+    let settings = |command: &str, key: &str| {
+        let entry = json!({ "command": command, "env": { "GITHUB_TOKEN": key } });
+        json!({ "mcpServers": { "github": entry } }).to_string()
+    };
+    world.file("client.json", &settings("old-mcp", "g-1"));
+    let import = ["mcp", "import", "--from", "client.json"];
+    world.ok(&import);
+    let mut file = json!({ "mcpServers": servers(&world) });
+    file["mcpServers"]["github"]["tools"] = json!({ "wipe": { "hide": true } });
+    world.file("servers.json", &file.to_string());
+
+    // What the owner has added makes it no other server.
+    let same = world.json(&import);
+    assert_eq!(same["servers"][0]["change"], "same", "{same}");
+
+    world.file("client.json", &settings("new-mcp", "g-2"));
+    let update = [&import[..], &["--update"]].concat();
+    world.fails(2, &update, &["nobody can be asked", "give --yes"]);
+    let shown = world.run(&[&update[..], &["--dry-run"]].concat());
+    for line in [
+        "github:\n",
+        "  - command: \"old-mcp\"",
+        "  + command: \"new-mcp\"",
+        "1 server would be changed there",
+    ] {
+        assert!(shown.stderr.contains(line), "{line:?}: {}", shown.stderr);
+    }
+    assert!(!shown.stderr.contains("g-2"), "{}", shown.stderr);
+    assert_eq!(servers(&world)["github"]["command"], "old-mcp");
+
+    let report = world.json(&[&update[..], &["--yes"]].concat());
+    assert_eq!(report["servers"][0]["change"], "updated");
+    assert_eq!(report["servers"][0]["before"]["command"], "old-mcp");
+    let expected = json!({ "github": {
+        "command": "new-mcp", "env": { "GITHUB_TOKEN": "${GITHUB_TOKEN}" },
+        "tools": { "wipe": { "hide": true } },
+    } });
+    assert_eq!(servers(&world), expected);
+
+    // Without the flag it is another server.
+    world.file("client.json", &settings("third-mcp", "g-2"));
+    world.ok(&import);
+    assert_eq!(servers(&world)["github-client"]["command"], "third-mcp");
+}
+
+#[test]
 fn a_file_of_settings_is_imported_with_or_without_secrets() {
     let world = World::new();
     let file = r#"{ "servers": { "a": { "command": "x", "args": ["--api-key=k-1"] }, "b": { "type": "video" } } }"#;

@@ -1,5 +1,6 @@
 //! Reads the MCP servers that other clients have in their settings, as entries of a file of servers.
 
+mod placing;
 mod secrets;
 
 use std::collections::BTreeSet;
@@ -12,6 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::config::{check_entry, jsonc};
 use crate::install::ENTRY_NAME;
 
+pub use placing::{Change, Placing};
 pub use secrets::{Variables, references, without_secrets};
 
 /// Where settings list their servers, in the order of clients that have several of these.
@@ -543,9 +545,23 @@ mod tests {
     fn without_their_secrets(servers: &mut [ImportedServer]) -> Variables {
         let mut variables = Variables::beside(servers.iter().map(|server| &server.entry), false);
         for server in servers {
-            variables.place(server, &mut Map::new(), "other");
+            place(server, &mut Map::new(), &mut variables);
         }
         variables
+    }
+
+    fn place(
+        server: &mut ImportedServer,
+        listed: &mut Map<String, Value>,
+        variables: &mut Variables,
+    ) -> (String, Change) {
+        let mut placing = Placing {
+            listed,
+            variables,
+            updates: false,
+            given: BTreeSet::new(),
+        };
+        placing.place(server, "other")
     }
 
     #[test]
@@ -559,7 +575,7 @@ mod tests {
         // Three runs, as of three files of settings.
         let mut run = |mut server: ImportedServer| {
             let mut variables = Variables::beside(listed.values(), false);
-            let placed = variables.place(&mut server, &mut listed, "other");
+            let placed = place(&mut server, &mut listed, &mut variables);
             (
                 placed,
                 server.entry["env"].clone(),
@@ -587,10 +603,10 @@ mod tests {
             "b",
             json!({ "API_KEY": "k-4", "SHARED_KEY": "k-3" }),
         ));
-        assert_eq!((placed, again), (("b".into(), false), second));
+        assert_eq!((placed, again), (("b".into(), Change::Same), second));
         assert_eq!(values["B_API_KEY"], "k-4");
         let (placed, _, _) = run(server("b", json!({ "API_KEY": "k-2" })));
-        assert_eq!(placed, ("b-other".into(), true));
+        assert_eq!(placed, ("b-other".into(), Change::Added));
     }
 
     #[test]

@@ -339,11 +339,12 @@ impl Plan {
         Plan::of(path, before, merged, &json!({ key: { name: entry } }))
     }
 
-    /// Reads a file of servers, and adds several whose names are free. Writes nothing.
+    /// Reads a file of servers, and adds several, or puts them in the place of those of their names.
+    /// Writes nothing.
     ///
     /// # Errors
     /// [`InstallError`] when the file cannot be read or has an unknown format.
-    pub fn adding_all(path: &Path, servers: &[(String, Value)]) -> Result<Self, InstallError> {
+    pub fn setting_all(path: &Path, servers: &[(String, Value)]) -> Result<Self, InstallError> {
         let (path, before) = read_settings(path)?;
         let text = before.as_deref().unwrap_or_default();
         let key = servers_of(text).0;

@@ -12,12 +12,14 @@ use super::super::context::Context;
 use super::super::exit::UsageError;
 use super::super::mcp_args::DEFAULT_FILE;
 use super::super::output::print_stderr;
+use super::confirm::confirmed;
 use super::install::{Writing, start_of_this_program};
 use crate::mcp::import::{
-    ClientServers, IS_OWN, ImportedServer, Variables, read, references, without_secrets,
+    Change, ClientServers, IS_OWN, ImportedServer, Placing, Variables, read, references,
+    without_secrets,
 };
 use crate::mcp::install::{Client, Endpoint, InstallError, Plan, listed_servers, restore};
-use crate::printable::counted;
+use crate::printable::{self, counted};
 
 /// Takes the MCP servers from the settings of other clients into a file of servers, and keeps a backup of
 /// the file. Without --client and --from it looks at every known client: claude-desktop, claude-code, cursor,
@@ -25,10 +27,11 @@ use crate::printable::counted;
 ///
 /// Secrets become references to environment variables, which are listed. A secret is known by its name, such
 /// as GITHUB_TOKEN, or by its beginning. If the file has another server of that name, the new one is called
-/// NAME-CLIENT. With --replace the clients get toolscout in the place of these servers.
+/// NAME-CLIENT, or takes its place with --update: what only the file has, such as `tools` and `sandbox`,
+/// stays. With --replace the clients get toolscout in the place of these servers.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  toolscout mcp import --dry-run\n  toolscout mcp import --client cursor --client vscode\n  toolscout mcp import --from ~/project/.mcp.json\n  toolscout mcp import --client cursor --replace"
+    after_help = "Examples:\n  toolscout mcp import --dry-run\n  toolscout mcp import --client cursor --client vscode\n  toolscout mcp import --from ~/project/.mcp.json\n  toolscout mcp import --client cursor --update --yes\n  toolscout mcp import --client cursor --replace"
 )]
 pub struct Args {
     /// A client: claude-desktop, claude-code, cursor, vscode, windsurf, gemini-cli, codex, zed or goose
@@ -48,6 +51,12 @@ pub struct Args {
     /// settings back
     #[arg(long, conflicts_with = "from")]
     replace: bool,
+    /// Change servers of the file that differ from those of the clients; shows the differences, and asks
+    #[arg(long)]
+    update: bool,
+    /// Change them without asking
+    #[arg(long, short, requires = "update")]
+    yes: bool,
     /// Print what would change, and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -69,7 +78,7 @@ struct Placed {
     server: ImportedServer,
     /// Its name in the file of servers.
     name: String,
-    is_new: bool,
+    change: Change,
 }
 
 /// A client that has this program in the place of its servers.
@@ -101,14 +110,28 @@ impl Args {
         }
         let sources = self.sources()?;
         let listed = listed_servers(&self.mcp)?;
-        let mut report = Report::of(sources, listed, self.keep_secrets);
+        let mut report = Report::of(sources, listed, &self);
         if report.placed.is_empty() {
             report.print_left_out();
             return Ok(self.say_that_there_are_none(&report));
         }
+        let updated = report.updated();
+        if !updated.is_empty() && !self.dry_run && !self.yes {
+            let is_asked = !context.printer.is_json();
+            if is_asked {
+                report.print_differences();
+            }
+            let names = updated.join(", ");
+            let question = format!("change {names} in {}?", self.mcp.display());
+            let refusal = "nobody can be asked here; give --yes to change the servers, or --dry-run to see what would change";
+            if !confirmed(&question, refusal, is_asked)? {
+                print_stderr("nothing was changed");
+                return Ok(Outcome::Failure);
+            }
+        }
         // The file of servers first: a client whose servers were replaced before they are written
         // there would lose them.
-        let plan = Plan::adding_all(&self.mcp, &report.new_entries())?;
+        let plan = Plan::setting_all(&self.mcp, &report.changed_entries())?;
         let writing = Writing::of(&plan, self.dry_run)?;
         if self.replace && !self.dry_run {
             self.put_in_place(context, &mut report)?;
@@ -125,9 +148,15 @@ impl Args {
         context.printer.rows(&header, report.rows())?;
         report.print_left_out();
         if self.dry_run {
-            let new = counted(report.new_entries().len(), "server");
+            report.print_differences();
             let path = plan.path.display();
+            let changed = updated.len();
+            let new = counted(report.changed_entries().len() - changed, "server");
             print_stderr(format_args!("{new} would be added to {path}"));
+            if changed > 0 {
+                let changed = counted(changed, "server");
+                print_stderr(format_args!("{changed} would be changed there"));
+            }
             if self.replace {
                 report.print_what_would_be_replaced();
             }
@@ -279,21 +308,27 @@ impl Source {
 
 impl Report {
     /// What becomes of the servers of these sources beside those that are listed.
-    fn of(mut sources: Vec<Source>, mut listed: Map<String, Value>, keeps_secrets: bool) -> Self {
+    fn of(mut sources: Vec<Source>, mut listed: Map<String, Value>, args: &Args) -> Self {
         // All variables that are in use are known before the first new one is named.
         let found = sources.iter().flat_map(|source| &source.found.servers);
         let entries = found.map(|server| &server.entry).chain(listed.values());
-        let mut variables = Variables::beside(entries, keeps_secrets);
+        let mut variables = Variables::beside(entries, args.keep_secrets);
+        let mut placing = Placing {
+            listed: &mut listed,
+            variables: &mut variables,
+            updates: args.update,
+            given: BTreeSet::new(),
+        };
         let mut placed = Vec::new();
         for (number, source) in sources.iter_mut().enumerate() {
             let suffix = source.suffix();
             for mut server in std::mem::take(&mut source.found.servers) {
-                let (name, is_new) = variables.place(&mut server, &mut listed, &suffix);
+                let (name, change) = placing.place(&mut server, &suffix);
                 placed.push(Placed {
                     source: number,
                     server,
                     name,
-                    is_new,
+                    change,
                 });
             }
         }
@@ -323,15 +358,51 @@ impl Report {
         servers
     }
 
-    /// The servers that the file of servers does not have, by name.
-    fn new_entries(&self) -> Vec<(String, Value)> {
-        let mut new = Vec::new();
+    /// The servers that the file of servers does not have in this form, by name.
+    fn changed_entries(&self) -> Vec<(String, Value)> {
+        let mut changed = Vec::new();
         for placed in &self.placed {
-            if placed.is_new {
-                new.push((placed.name.clone(), placed.server.entry.clone()));
+            if placed.change != Change::Same {
+                changed.push((placed.name.clone(), placed.server.entry.clone()));
             }
         }
-        new
+        changed
+    }
+
+    /// The names of the servers of the file that change.
+    fn updated(&self) -> Vec<String> {
+        let mut updated = Vec::new();
+        for placed in &self.placed {
+            if matches!(placed.change, Change::Updated(_)) {
+                updated.push(placed.name.clone());
+            }
+        }
+        updated
+    }
+
+    /// Says what changes in the servers of the file, without secrets.
+    fn print_differences(&self) {
+        for placed in &self.placed {
+            let Change::Updated(before) = &placed.change else {
+                continue;
+            };
+            print_stderr(format_args!("{}:", placed.name));
+            let before = without_secrets(before);
+            let after = without_secrets(&placed.server.entry);
+            let keys = [&before, &after].into_iter().filter_map(Value::as_object);
+            let keys: BTreeSet<&String> = keys.flat_map(Map::keys).collect();
+            for key in keys {
+                let (was, is) = (before.get(key), after.get(key));
+                if was == is {
+                    continue;
+                }
+                for (sign, value) in [("-", was), ("+", is)] {
+                    if let Some(value) = value {
+                        print_stderr(printable::line(&format!("  {sign} {key}: {value}")));
+                    }
+                }
+            }
+        }
     }
 
     fn rows(&self) -> Vec<Vec<String>> {
@@ -341,8 +412,12 @@ impl Report {
                 entry: without_secrets(&placed.server.entry),
                 ..placed.server.clone()
             };
-            // A server that several clients have is added once.
-            let change = if placed.is_new { "+" } else { "=" };
+            let change = match placed.change {
+                Change::Added => "+",
+                // A server that several clients have is added once.
+                Change::Same => "=",
+                Change::Updated(_) => "~",
+            };
             let mut name = match placed.name == placed.server.name {
                 true => placed.name.clone(),
                 false => format!("{} ({} there)", placed.name, placed.server.name),
@@ -359,13 +434,21 @@ impl Report {
     fn to_json(&self) -> Value {
         let (mut servers, mut left_out, mut replaced) = (Vec::new(), Vec::new(), Vec::new());
         for placed in &self.placed {
-            servers.push(json!({
+            let (change, before) = match &placed.change {
+                Change::Added => ("added", None),
+                Change::Same => ("same", None),
+                Change::Updated(before) => ("updated", Some(without_secrets(before))),
+            };
+            let mut server = json!({
                 "server": placed.name, "name_there": placed.server.name,
-                "from": self.sources[placed.source].name,
-                "change": if placed.is_new { "added" } else { "same" },
+                "from": self.sources[placed.source].name, "change": change,
                 "entry": without_secrets(&placed.server.entry),
                 "unknown_keys": placed.server.unknown_keys,
-            }));
+            });
+            if let Some(before) = before {
+                server["before"] = before;
+            }
+            servers.push(server);
         }
         for source in &self.sources {
             for (name, reason) in &source.found.left_out {

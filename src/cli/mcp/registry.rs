@@ -1,6 +1,5 @@
 //! `toolscout mcp registry`: servers of a registry that the owner names.
 
-use std::io::{self, BufRead as _, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -13,6 +12,7 @@ use super::super::input::document;
 use super::super::mcp_args::DEFAULT_FILE;
 use super::super::output::print_stderr;
 use super::add::{is_installed, print_open};
+use super::confirm::confirmed;
 use super::install::Writing;
 use crate::config::Fetch;
 use crate::mcp::config::{is_url, parse_server};
@@ -240,18 +240,13 @@ fn show(import: &Import) {
 }
 
 fn is_confirmed(name: &str, file: &Path) -> Result<bool> {
-    if !io::stdin().is_terminal() {
-        let message =
-            "nobody can be asked here; give --yes to add the server, or --dry-run to see the file";
-        return Err(UsageError(message.into()).into());
-    }
-    print_stderr(format_args!(
-        "add it to {} as {name}? Its programs have all your rights. [y/N]",
+    let question = format!(
+        "add it to {} as {name}? Its programs have all your rights.",
         file.display()
-    ));
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+    );
+    let refusal =
+        "nobody can be asked here; give --yes to add the server, or --dry-run to see the file";
+    confirmed(&question, refusal, true)
 }
 
 /// A registry that the owner has named.

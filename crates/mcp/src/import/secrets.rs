@@ -76,44 +76,19 @@ impl Variables {
         }
     }
 
+    /// Notes the values of variables that entries refer to already.
+    pub(super) fn note(&mut self, values: BTreeMap<String, String>) {
+        self.values.extend(values);
+    }
+
     /// The variables that have a value, by name. The value of what the client asks for at its start is
     /// its own reference to that (`${input:key}`).
     pub fn values(&self) -> &BTreeMap<String, String> {
         &self.values
     }
 
-    /// Replaces the secrets of a server by references, adds it to the listed ones, and returns its name
-    /// there and whether it is new. If the list has another server of that name, the suffix is added to
-    /// it. A server that is listed with references keeps these.
-    pub fn place(
-        &mut self,
-        server: &mut ImportedServer,
-        listed: &mut Map<String, Value>,
-        suffix: &str,
-    ) -> (String, bool) {
-        let suffixed = format!("{}-{suffix}", server.name);
-        let mut name = server.name.clone();
-        let mut number = 1;
-        while let Some(present) = listed.get(&name) {
-            let mut used = BTreeMap::new();
-            if is_same(present, &server.entry, &mut used) {
-                server.entry = present.clone();
-                self.values.extend(used);
-                return (name, false);
-            }
-            name = match number {
-                1 => suffixed.clone(),
-                number => format!("{suffixed}-{number}"),
-            };
-            number += 1;
-        }
-        self.take(server);
-        listed.insert(name.clone(), server.entry.clone());
-        (name, true)
-    }
-
     /// Replaces the secrets of a server by references.
-    fn take(&mut self, server: &mut ImportedServer) {
+    pub(super) fn take(&mut self, server: &mut ImportedServer) {
         self.of_server = server.name.clone();
         if let Some(entry) = server.entry.as_object_mut() {
             self.take_of_entry(entry);
@@ -303,65 +278,6 @@ pub fn references(text: &str, names: &mut BTreeSet<String>) {
         let name = name.strip_prefix("env:").unwrap_or(name);
         names.extend(name.split(":-").next().map(str::to_owned));
     }
-}
-
-/// Whether an entry of a file of servers is this one, but for references in the place of values, which
-/// are added to `used`.
-fn is_same(listed: &Value, given: &Value, used: &mut BTreeMap<String, String>) -> bool {
-    match (listed, given) {
-        (Value::Object(listed), Value::Object(given)) if listed.len() == given.len() => {
-            for (name, listed) in listed {
-                match given.get(name) {
-                    Some(given) if is_same(listed, given, used) => {}
-                    _ => return false,
-                }
-            }
-            true
-        }
-        (Value::Array(listed), Value::Array(given)) if listed.len() == given.len() => {
-            for (listed, given) in listed.iter().zip(given) {
-                if !is_same(listed, given, used) {
-                    return false;
-                }
-            }
-            true
-        }
-        (Value::String(listed), Value::String(given)) => is_same_text(listed, given, used),
-        (listed, given) => listed == given,
-    }
-}
-
-/// The same for texts: one reference may stand for any part of the given one.
-fn is_same_text(listed: &str, given: &str, used: &mut BTreeMap<String, String>) -> bool {
-    if listed == given {
-        return true;
-    }
-    let Some((before, rest)) = listed.split_once("${") else {
-        return false;
-    };
-    let Some((variable, after)) = rest.split_once('}') else {
-        return false;
-    };
-    let Some(given) = given.strip_prefix(before) else {
-        return false;
-    };
-    if after.contains("${") {
-        // Of several references it is not clear where one ends, but at what stands between them.
-        let between = after.split("${").next().unwrap_or_default();
-        if between.is_empty() {
-            return false;
-        }
-        let Some(at) = given.find(between) else {
-            return false;
-        };
-        used.insert(variable.to_owned(), given[..at].to_owned());
-        return is_same_text(after, &given[at..], used);
-    }
-    let Some(value) = given.strip_suffix(after) else {
-        return false;
-    };
-    used.insert(variable.to_owned(), value.to_owned());
-    true
 }
 
 /// Whether what has this name is a secret: a variable, a header, a flag or a parameter.
