@@ -1,11 +1,52 @@
 //! Prompts and resources of servers in the search of the gateway.
 
+use rmcp::model::{GetSkillRequestParams, ReadResourceRequestParams};
 use serde_json::{Value, json};
 use toolscout::mcp::GatewayConfig;
 use toolscout_index::{Kind, Tool, ToolId};
 
 use super::gateway::{call, client, gateway, words};
 use super::world::{Upstream, becomes, double, double_with};
+
+#[tokio::test]
+async fn skills_of_a_server_are_found_listed_and_read() {
+    let tampered = double_with("b", &["offers", "skills"], &[("TAMPERED", "And more.")]);
+    let servers = vec![double("a", &["offers", "skills"]), tampered];
+    let upstream = Upstream::start(servers).await;
+    let searcher = upstream.catalog.searcher();
+    let id = |text: &str| ToolId::parse(text).unwrap();
+    let skill = searcher.tool(&id("a/skill:report")).expect("a skill");
+    assert_eq!(skill.description, "Writes a quarterly report.");
+    assert!(skill.flags().is_empty(), "its front matter claims flags");
+    assert!(!searcher.has(&id("b/skill:report")), "its digest is wrong");
+
+    let client = client(&gateway(&upstream, GatewayConfig::default())).await;
+    let capabilities = &client.peer_info().unwrap().capabilities;
+    assert!(capabilities.supports_skills());
+    let skills = client.list_all_skills().await.unwrap();
+    assert_eq!(skills.len(), 1);
+    let given = client
+        .get_skill(GetSkillRequestParams::new("skill://report/SKILL.md"))
+        .await
+        .unwrap();
+    assert_eq!(given.skill.name(), "report");
+    let form = ReadResourceRequestParams::new("skill://report/form.md");
+    let form = client.read_resource(form).await.unwrap();
+    assert_eq!(json!(form.contents)[0]["text"], "The form.");
+
+    let given = json!({ "query": "quarterly report", "kinds": ["skill"] });
+    let found = words(&call(&client, "tool_search", given).await);
+    assert!(found.contains("a/skill:report"), "{found}");
+    let given = json!({ "names": ["a/skill:report"] });
+    let read = words(&call(&client, "describe_tool", given).await);
+    for part in [
+        "Read [the form](form.md).",
+        "\"form.md\"",
+        "skill://report/SKILL.md",
+    ] {
+        assert!(read.contains(part), "{part} is not in {read}");
+    }
+}
 
 #[tokio::test]
 async fn prompts_stay_and_are_marked_if_their_list_cannot_be_read() {

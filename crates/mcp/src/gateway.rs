@@ -32,6 +32,7 @@ mod resolve;
 mod search_answer;
 mod searching;
 mod servers;
+mod skills;
 mod tool_list;
 mod waiting_calls;
 

@@ -1,6 +1,6 @@
-//! Prompts and resources of servers as items of a catalog, so that the search for tools finds them too.
+//! Prompts, resources and skills of servers as items of a catalog, so that the search for tools finds them too.
 //!
-//! Their ids are `SERVER/prompt:NAME` and `SERVER/resource:URI`; a template of resources has its URI with
+//! Their ids are `SERVER/prompt:NAME`, `SERVER/resource:URI` and `SERVER/skill:NAME`; a template of resources has its URI with
 //! the variables. If a server has a tool of such a name, the tool has the id, and the item is skipped.
 
 use std::collections::BTreeSet;
@@ -9,10 +9,11 @@ use std::sync::Arc;
 use rmcp::model::{Prompt, Resource, ResourceTemplate};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use toolscout_index::formats::{BODY, FILES, ReadOptions, SkillFolder, parse_skill};
 use toolscout_index::{Kind, Tool, ToolId};
 
 use crate::Limits;
-use crate::connection::{Offers, Stale};
+use crate::connection::{Offers, ServerSkill, Stale};
 use toolscout_base::printable::{excerpt, is_hidden};
 
 /// The scheme of resources that are user interfaces of tools: clients show them, and nobody looks for them.
@@ -46,8 +47,16 @@ pub fn of_offers(
             describe_prompt(item, prompt);
         });
     }
+    for skill in &offers.skills {
+        read.add_skill(skill);
+    }
     for resource in &offers.resources {
-        if resource.uri.starts_with(APP_SCHEME) {
+        // The files of skills are found by their skills.
+        let is_of_skill = offers
+            .skills
+            .iter()
+            .any(|skill| skill.has_file(&resource.uri));
+        if is_of_skill || resource.uri.starts_with(APP_SCHEME) {
             continue;
         }
         read.add(Kind::Resource, &resource.uri, resource, |item| {
@@ -95,6 +104,7 @@ fn is_stale(item: &Tool, stale: Stale) -> bool {
         Kind::Prompt => stale.prompts,
         Kind::Resource if item.metadata.contains_key(URI_TEMPLATE) => stale.templates,
         Kind::Resource => stale.resources,
+        Kind::Skill => stale.skills,
         _ => false,
     }
 }
@@ -129,6 +139,41 @@ impl Read<'_> {
         }
     }
 
+    fn add_skill(&mut self, skill: &ServerSkill) {
+        match self.skill(skill) {
+            Ok(item) => {
+                self.taken.insert(item.id.clone());
+                self.items.push(item);
+            }
+            Err(reason) => {
+                let name = excerpt(&skill.entry.uri, NAME_CHARS);
+                let name = name.escape_default();
+                self.skipped.push(format!("skill \"{name}\": {reason}"));
+            }
+        }
+    }
+
+    /// The item of a skill. Of its front matter nothing else is taken, which could claim to be ours.
+    fn skill(&self, skill: &ServerSkill) -> Result<Tool, String> {
+        let folder = SkillFolder {
+            path: None,
+            files: Some(skill.other_files()),
+        };
+        let options = ReadOptions {
+            server: Some(self.server.to_owned()),
+            source_name: skill.entry.uri.clone(),
+            ..ReadOptions::default()
+        };
+        let parsed = parse_skill(skill.text.as_bytes(), &folder, &options);
+        let parsed = parsed.map_err(|error| error.to_string())?;
+        let mut item = parsed.tools.into_iter().next().ok_or("it has no text")?;
+        item.metadata
+            .retain(|key, _| [BODY, FILES].contains(&key.as_str()));
+        let uri = skill.entry.uri.as_str();
+        item.metadata.insert(URI.into(), uri.into());
+        self.checked(item, skill.text.len())
+    }
+
     fn item(
         &self,
         kind: Kind,
@@ -136,21 +181,26 @@ impl Read<'_> {
         entry: &impl Serialize,
         describe: impl FnOnce(&mut Tool),
     ) -> Result<Tool, String> {
-        if let Some(hidden) = name.chars().find(|c| is_hidden(*c)) {
+        let bytes = serde_json::to_string(entry).map_or(0, |entry| entry.len());
+        let item = Tool::new(self.server, &kind.item_name(name));
+        let mut item = item.map_err(|error| error.to_string())?.of_kind(kind);
+        describe(&mut item);
+        self.checked(item, bytes)
+    }
+
+    /// The item, if it is within the limits and its id is free. `bytes` is the length of all of it.
+    fn checked(&self, mut item: Tool, bytes: usize) -> Result<Tool, String> {
+        if let Some(hidden) = item.id.name().chars().find(|c| is_hidden(*c)) {
             let code = u32::from(hidden);
             return Err(format!("its name has the invisible character U+{code:04X}"));
         }
-        let bytes = serde_json::to_string(entry).map_or(0, |entry| entry.len());
         if bytes > self.limits.tool_bytes {
             let most = self.limits.tool_bytes;
             return Err(format!("it has {bytes} bytes, {most} are allowed"));
         }
-        let item = Tool::new(self.server, &kind.item_name(name));
-        let mut item = item.map_err(|error| error.to_string())?.of_kind(kind);
         if self.taken.contains(&item.id) {
             return Err(format!("its id {} is taken", item.id));
         }
-        describe(&mut item);
         let bytes = item.description.len();
         if bytes > self.limits.description_bytes {
             let most = self.limits.description_bytes;
@@ -254,6 +304,7 @@ mod tests {
             prompts: serde_json::from_value(list("prompts")).unwrap(),
             resources: serde_json::from_value(list("resources")).unwrap(),
             templates: serde_json::from_value(list("templates")).unwrap(),
+            skills: Vec::new(),
             stale: Stale::default(),
         }
     }

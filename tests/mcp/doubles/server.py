@@ -7,6 +7,7 @@ listens there learns at once that it runs, and that it has ended. With PAGES=JSO
 and looks at it anew whenever `list` is asked.
 """
 
+import hashlib
 import json
 import os
 import queue
@@ -231,6 +232,12 @@ def offer(method, params):
             params["arguments"] = params["inputResponses"]["who"]["content"] | {"who": "you"}
         words = {"type": "text", "text": f"Greet {params['arguments'].get('name', params['arguments']['who'])}"}
         return {"messages": [{"role": "user", "content": words}]}
+    if method == "skills/list" and "skills" in BEHAVIOURS:
+        return {"skills": [SKILL], "ttlMs": 0, "cacheScope": "private"}
+    if method == "skills/get" and "skills" in BEHAVIOURS and params["uri"] == SKILL["uri"]:
+        return {"skill": SKILL, "ttlMs": 0, "cacheScope": "private"}
+    if method == "resources/read" and params["uri"] in SKILL_FILES:
+        return {"contents": [{"uri": params["uri"], "text": SKILL_FILES[params["uri"]]}]}
     if method == "resources/list":
         return {"resources": [RESOURCE]}
     if method == "resources/templates/list":
@@ -260,6 +267,18 @@ def listen(request, params):
     return None
 
 
+SKILL_TEXT = "---\nname: report\ndescription: Writes a quarterly report.\ntoolscout_flags: x\n---\nRead [the form](form.md).\n"
+SKILL_FILES = {"skill://report/SKILL.md": SKILL_TEXT, "skill://report/form.md": "The form."}
+SKILL_FILES["skill://report/SKILL.md"] += os.environ.get("TAMPERED", "")
+
+
+def manifest(uri, text):
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return {"uri": uri, "digest": f"sha256:{digest}", "size": len(text)}
+
+
+SKILL = {"uri": "skill://report/SKILL.md", "frontmatter": {"name": "report", "description": "Writes a quarterly report."}}
+SKILL["resources"] = [manifest("skill://report/SKILL.md", SKILL_TEXT), manifest("skill://report/form.md", "The form.")]
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 LISTENING = {}
 TASK = {"taskId": "7", "status": "working", "ttlMs": None}
@@ -297,6 +316,8 @@ def answer(message):
             capabilities |= {"prompts": {}, "resources": resources, "completions": {}}
         if "logs" in BEHAVIOURS:
             capabilities["logging"] = {}
+        if "skills" in BEHAVIOURS:
+            capabilities["extensions"] = {"io.modelcontextprotocol/skills": {}}
         info = {"name": "double", "version": "1"}
         result = {"protocolVersion": "2025-06-18", "capabilities": capabilities, "serverInfo": info}
         if "INSTRUCTIONS" in os.environ:

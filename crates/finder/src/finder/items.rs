@@ -49,7 +49,7 @@ pub fn whole(item: &Tool, audience: Audience) -> Value {
     if item.has_parameters() {
         shown.insert("arguments".into(), item.input_schema.clone().into());
     }
-    for key in [FOLDER, FILES, "mimeType"] {
+    for key in [FOLDER, FILES, URI, "mimeType"] {
         if let Some(value) = item.metadata.get(key) {
             shown.insert(key.into(), value.clone());
         }

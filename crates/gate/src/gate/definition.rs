@@ -4,10 +4,11 @@ use std::fmt;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use toolscout_index::Tool;
+use toolscout_index::formats::BODY;
+use toolscout_index::{Kind, Tool};
 
 /// SHA-256 over everything in a tool that influences a model, a person or the gate: title,
-/// description, schemas, hints and the HTTP operation. The order of keys in a schema does not
+/// description, schemas, hints and the HTTP operation, and the text of a skill. The order of keys in a schema does not
 /// matter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Definition([u8; 32]);
@@ -25,6 +26,10 @@ impl Definition {
             tool.annotations,
             tool.metadata.get("openapi"),
         ]);
+        // What a model is told by a skill.
+        if let (Kind::Skill, Value::Array(fields)) = (tool.kind, &mut fields) {
+            fields.push(json!(tool.metadata.get(BODY)));
+        }
         Definition(digest(&mut fields))
     }
 

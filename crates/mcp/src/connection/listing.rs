@@ -5,7 +5,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use rmcp::model::{
     ClientRequest, CustomRequest, ListPromptsRequest, ListResourceTemplatesRequest,
-    ListResourcesRequest, ListToolsRequest, PaginatedRequestParams, ServerCapabilities,
+    ListResourcesRequest, ListSkillsRequest, ListToolsRequest, PaginatedRequestParams,
+    ServerCapabilities,
 };
 use serde_json::{Value, json};
 
@@ -36,6 +37,8 @@ pub enum Kind {
     Resources,
     /// The templates of its resources.
     ResourceTemplates,
+    /// Its skills.
+    Skills,
 }
 
 impl Kind {
@@ -45,6 +48,7 @@ impl Kind {
             Kind::Tools => capabilities.tools.is_some(),
             Kind::Prompts => capabilities.prompts.is_some(),
             Kind::Resources | Kind::ResourceTemplates => capabilities.resources.is_some(),
+            Kind::Skills => capabilities.supports_skills(),
         }
     }
 
@@ -55,6 +59,7 @@ impl Kind {
             Kind::Prompts => "prompts",
             Kind::Resources => "resources",
             Kind::ResourceTemplates => "resourceTemplates",
+            Kind::Skills => "skills",
         }
     }
 
@@ -71,6 +76,7 @@ impl Kind {
                     Kind::Prompts => "prompts/list",
                     Kind::Resources => "resources/list",
                     Kind::ResourceTemplates => "resources/templates/list",
+                    Kind::Skills => "skills/list",
                 };
                 let params = json!({ "cursor": other });
                 return ClientRequest::CustomRequest(CustomRequest::new(method, Some(params)));
@@ -87,6 +93,7 @@ impl Kind {
             Kind::ResourceTemplates => ClientRequest::ListResourceTemplatesRequest(
                 ListResourceTemplatesRequest::with_param(params),
             ),
+            Kind::Skills => ClientRequest::ListSkillsRequest(ListSkillsRequest::with_param(params)),
         }
     }
 }

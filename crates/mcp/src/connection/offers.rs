@@ -1,4 +1,4 @@
-//! What a server offers besides tools: prompts, resources and templates of resources.
+//! What a server offers besides tools: prompts, resources, templates of resources, and skills.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout};
 
 use super::input::Answered;
 use super::listing::Kind;
+use super::skills::ServerSkill;
 use super::{CallContext, CallError, Connection};
 
 /// How long lists are used. Servers without sessions send no notifications of changes.
@@ -33,6 +34,8 @@ pub struct Offers {
     pub resources: Vec<Resource>,
     /// The templates of further resources.
     pub templates: Vec<ResourceTemplate>,
+    /// Its skills.
+    pub skills: Vec<ServerSkill>,
 }
 
 /// Lists of a server that could not be read again.
@@ -44,6 +47,8 @@ pub struct Stale {
     pub resources: bool,
     /// That of its templates.
     pub templates: bool,
+    /// That of its skills.
+    pub skills: bool,
 }
 
 /// The offers as they were listed last.
@@ -64,22 +69,25 @@ impl Connection {
         if let Some(offers) = self.offers.fresh(version) {
             return offers;
         }
-        let (prompts, resources, templates) = tokio::join!(
+        let before = self.offers.last();
+        let (prompts, resources, templates, skills) = tokio::join!(
             self.entries(Kind::Prompts),
             self.entries(Kind::Resources),
             self.entries(Kind::ResourceTemplates),
+            self.skills(&before.skills),
         );
-        let before = self.offers.last();
         let stale = Stale {
             prompts: prompts.is_none(),
             resources: resources.is_none(),
             templates: templates.is_none(),
+            skills: skills.is_none(),
         };
         let offers = Arc::new(Offers {
             stale,
             prompts: prompts.unwrap_or_else(|| before.prompts.clone()),
             resources: resources.unwrap_or_else(|| before.resources.clone()),
             templates: templates.unwrap_or_else(|| before.templates.clone()),
+            skills: skills.unwrap_or_else(|| before.skills.clone()),
         });
         self.offers.keep(Listed {
             at: Instant::now(),
@@ -99,7 +107,7 @@ impl Connection {
     }
 
     /// The entries of a list that can be read; `None` if the list cannot.
-    async fn entries<T: DeserializeOwned>(&self, kind: Kind) -> Option<Vec<T>> {
+    pub(super) async fn entries<T: DeserializeOwned>(&self, kind: Kind) -> Option<Vec<T>> {
         let listed = match self.list(kind).await {
             Ok(listed) => listed,
             Err(error) => {

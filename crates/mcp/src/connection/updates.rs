@@ -5,6 +5,7 @@
 )]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -18,8 +19,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::handler::Handler;
 use super::notices::Level;
-use super::{CallError, Connection};
+use super::{CallError, Connection, QUOTED_CHARS};
 use crate::Limits;
+use toolscout_base::printable::excerpt;
 
 /// How long a server may take to change its log level, for which a client waits.
 const LEVEL_PATIENCE: Duration = Duration::from_secs(5);
@@ -83,7 +85,12 @@ impl Connection {
         let (server, notices) = (self.server.clone(), self.handler.notices.clone());
         let (ended, own_uri) = (CancellationToken::new(), uri.to_owned());
         let stop = ended.clone();
-        let listening = Listener::new(self.peer.clone(), filter, self.limits);
+        let listening = Listener {
+            server: Arc::clone(&self.server),
+            peer: self.peer.clone(),
+            filter,
+            limits: self.limits,
+        };
         let listening = listening.listen(Some(first), move |heard| match heard {
             Heard::Told(ServerNotification::ResourceUpdatedNotification(updated)) => {
                 notices.updated(&server, &updated.params.uri);
@@ -131,7 +138,13 @@ pub(super) fn subscribe_if_needed(
     if filter == SubscriptionFilter::new() {
         return;
     }
-    let (listener, handler) = (Listener::new(peer.clone(), filter, limits), handler.clone());
+    let handler = handler.clone();
+    let listener = Listener {
+        server: Arc::clone(&handler.server),
+        peer: peer.clone(),
+        filter,
+        limits,
+    };
     let listening = listener.listen(None, move |heard| match heard {
         Heard::Told(ServerNotification::ToolListChangedNotification(_)) => {
             handler.list_changed.notify_one();
@@ -157,20 +170,13 @@ enum Heard {
 
 /// Makes a subscription, and makes it again whenever it ends.
 struct Listener {
+    server: Arc<str>,
     peer: Peer<RoleClient>,
     filter: SubscriptionFilter,
     limits: Limits,
 }
 
 impl Listener {
-    fn new(peer: Peer<RoleClient>, filter: SubscriptionFilter, limits: Limits) -> Self {
-        Listener {
-            peer,
-            filter,
-            limits,
-        }
-    }
-
     /// Listens until the connection is closed, or the server refuses the subscription.
     async fn listen(self, first: Option<Subscription>, mut hear: impl FnMut(Heard)) {
         let (mut subscription, mut is_first) = (first, true);
@@ -196,7 +202,11 @@ impl Listener {
                     }
                 }
                 // It would refuse it each time.
-                Err(ServiceError::McpError(_)) => return,
+                Err(ServiceError::McpError(error)) => {
+                    let (server, reason) = (&self.server, excerpt(&error.message, QUOTED_CHARS));
+                    tracing::warn!(%server, reason, "an MCP server refuses a subscription");
+                    return;
+                }
                 Err(_) => {}
             }
             if self.peer.is_transport_closed() {

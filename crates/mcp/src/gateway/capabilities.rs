@@ -1,6 +1,6 @@
 //! What a gateway can do: what its servers can.
 
-use rmcp::model::{ErrorData, ServerCapabilities, TASKS_EXTENSION_ID};
+use rmcp::model::{ErrorData, SKILLS_EXTENSION_ID, ServerCapabilities, TASKS_EXTENSION_ID};
 use serde_json::Map;
 
 use super::{GatewayState, Session};
@@ -16,16 +16,18 @@ pub enum Feature {
     Completions,
     Logging,
     Tasks,
+    Skills,
 }
 
 impl Feature {
-    const ALL: [Feature; 6] = [
+    const ALL: [Feature; 7] = [
         Feature::Prompts,
         Feature::Resources,
         Feature::Subscriptions,
         Feature::Completions,
         Feature::Logging,
         Feature::Tasks,
+        Feature::Skills,
     ];
 
     fn is_in(self, capabilities: &ServerCapabilities) -> bool {
@@ -39,6 +41,7 @@ impl Feature {
             Feature::Completions => capabilities.completions.is_some(),
             Feature::Logging => capabilities.logging.is_some(),
             Feature::Tasks => capabilities.supports_tasks(),
+            Feature::Skills => capabilities.supports_skills(),
         }
     }
 
@@ -62,6 +65,10 @@ impl Feature {
             Feature::Tasks => {
                 let extensions = capabilities.extensions.get_or_insert_default();
                 extensions.insert(TASKS_EXTENSION_ID.to_owned(), Map::new());
+            }
+            Feature::Skills => {
+                let extensions = capabilities.extensions.get_or_insert_default();
+                extensions.insert(SKILLS_EXTENSION_ID.to_owned(), Map::new());
             }
         }
     }

@@ -341,7 +341,7 @@ impl Session {
 
 impl GatewayState {
     /// What each server offers that a client may know of.
-    async fn offers(&self) -> Vec<(String, Arc<Offers>)> {
+    pub(super) async fn offers(&self) -> Vec<(String, Arc<Offers>)> {
         self.pool.settled(self.config.settle).await;
         self.pool.offers(|server| self.may_know(server)).await
     }
@@ -415,8 +415,8 @@ impl GatewayState {
         }
     }
 
-    /// The server of a resource: one that lists it, or has linked to it, or else has a template that
-    /// fits, which says the least.
+    /// The server of a resource: one that lists it, or has linked to it, or has a skill with it, or else
+    /// has a template that fits, which says the least.
     fn server_with(&self, uri: &str, offers: &[(String, Arc<Offers>)]) -> Option<String> {
         for (server, offers) in offers {
             if offers.resources.iter().any(|resource| resource.uri == uri) {
@@ -425,6 +425,11 @@ impl GatewayState {
         }
         if let Some(server) = self.links.server_of(uri) {
             return Some(server);
+        }
+        for (server, offers) in offers {
+            if offers.skills.iter().any(|skill| skill.has_file(uri)) {
+                return Some(server.clone());
+            }
         }
         for (server, offers) in offers {
             for ResourceTemplate { uri_template, .. } in &offers.templates {
