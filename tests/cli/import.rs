@@ -208,18 +208,18 @@ fn servers_of_the_file_are_updated_on_request() {
         let entry = json!({ "command": command, "env": { "GITHUB_TOKEN": key } });
         json!({ "mcpServers": { "github": entry } }).to_string()
     };
-    world.file("client.json", &settings("old-mcp", "g-1"));
+    world.file("client.json", settings("old-mcp", "g-1"));
     let import = ["mcp", "import", "--from", "client.json"];
     world.ok(&import);
     let mut file = json!({ "mcpServers": servers(&world) });
     file["mcpServers"]["github"]["tools"] = json!({ "wipe": { "hide": true } });
-    world.file("servers.json", &file.to_string());
+    world.file("servers.json", file.to_string());
 
     // What the owner has added makes it no other server.
     let same = world.json(&import);
     assert_eq!(same["servers"][0]["change"], "same", "{same}");
 
-    world.file("client.json", &settings("new-mcp", "g-2"));
+    world.file("client.json", settings("new-mcp", "g-2"));
     let update = [&import[..], &["--update"]].concat();
     world.fails(2, &update, &["nobody can be asked", "give --yes"]);
     let shown = world.run(&[&update[..], &["--dry-run"]].concat());
@@ -244,7 +244,7 @@ fn servers_of_the_file_are_updated_on_request() {
     assert_eq!(servers(&world), expected);
 
     // Without the flag it is another server.
-    world.file("client.json", &settings("third-mcp", "g-2"));
+    world.file("client.json", settings("third-mcp", "g-2"));
     world.ok(&import);
     assert_eq!(servers(&world)["github-client"]["command"], "third-mcp");
 }

@@ -326,7 +326,7 @@ async fn a_person_is_shown_what_the_owner_of_the_server_adds_to_a_call() {
         "\\\"owner\\\": \\\"acme\\\"",
         "\\\"state\\\": \\\"open\\\"",
         "[redacted]",
-        "Set by the owner of the server, whatever was asked for: /owner",
+        "Set by the owner of the server: /owner",
     ] {
         assert!(message.contains(shown), "{shown} is not in {message}");
     }

@@ -1,24 +1,15 @@
-//! What makes HTTP requests to servers, and which redirects it follows.
+//! Which redirects of servers are followed.
 
-use reqwest::{Client, StatusCode, redirect};
+use reqwest::{StatusCode, redirect};
 
-use super::errors::ConnectError;
-use super::reasons::causes;
-use crate::Limits;
 use toolscout_base::printable::excerpt;
 
 /// Most redirects of one request.
 const MAX_REDIRECTS: usize = 5;
 
-pub(super) fn http_client(limits: &Limits) -> Result<Client, ConnectError> {
-    // No idle connections: the SDK measured that reuse stalls for 40 ms when a body was not read to
-    // its end.
-    toolscout_base::tls::client()
-        .connect_timeout(limits.connect)
-        .redirect(redirect::Policy::custom(redirected))
-        .pool_max_idle_per_host(0)
-        .build()
-        .map_err(|error| ConnectError::of(causes(&error)))
+/// The policy of the client for HTTP.
+pub(super) fn policy() -> redirect::Policy {
+    redirect::Policy::custom(redirected)
 }
 
 /// A redirect that is not followed.

@@ -92,11 +92,11 @@ impl Connection {
             limits: self.limits,
         };
         let listening = listening.listen(Some(first), move |heard| match heard {
-            Heard::Told(ServerNotification::ResourceUpdatedNotification(updated)) => {
+            Some(ServerNotification::ResourceUpdatedNotification(updated)) => {
                 notices.updated(&server, &updated.params.uri);
             }
-            Heard::Told(_) => {}
-            Heard::Again => notices.updated(&server, &own_uri),
+            Some(_) => {}
+            None => notices.updated(&server, &own_uri),
         });
         tokio::spawn(async move { stop.run_until_cancelled(listening).await });
         let mut listened = self.listening.0.lock();
@@ -146,26 +146,18 @@ pub(super) fn subscribe_if_needed(
         limits,
     };
     let listening = listener.listen(None, move |heard| match heard {
-        Heard::Told(ServerNotification::ToolListChangedNotification(_)) => {
+        Some(ServerNotification::ToolListChangedNotification(_)) => {
             handler.list_changed.notify_one();
         }
-        Heard::Told(
+        Some(
             ServerNotification::PromptListChangedNotification(_)
             | ServerNotification::ResourceListChangedNotification(_),
         )
-        | Heard::Again => handler.offers_have_changed(),
-        Heard::Told(_) => {}
+        | None => handler.offers_have_changed(),
+        Some(_) => {}
     });
     let stop = stop.clone();
     tokio::spawn(async move { stop.run_until_cancelled(listening).await });
-}
-
-/// What a subscription brings.
-enum Heard {
-    /// The server has told this.
-    Told(ServerNotification),
-    /// The subscription had ended and was made again: what changed meanwhile is not known.
-    Again,
 }
 
 /// Makes a subscription, and makes it again whenever it ends.
@@ -177,8 +169,13 @@ struct Listener {
 }
 
 impl Listener {
-    /// Listens until the connection is closed, or the server refuses the subscription.
-    async fn listen(self, first: Option<Subscription>, mut hear: impl FnMut(Heard)) {
+    /// Listens until the connection is closed, or the server refuses the subscription. `hear` gets what the
+    /// server tells, and `None` when the subscription was made again: what changed meanwhile is not known.
+    async fn listen(
+        self,
+        first: Option<Subscription>,
+        mut hear: impl FnMut(Option<ServerNotification>),
+    ) {
         let (mut subscription, mut is_first) = (first, true);
         let mut pause = self.limits.first_pause;
         loop {
@@ -190,11 +187,11 @@ impl Listener {
                 Ok(mut made) => {
                     let begun = Instant::now();
                     if !is_first {
-                        hear(Heard::Again);
+                        hear(None);
                     }
                     is_first = false;
                     while let Ok(Some(told)) = made.next().await {
-                        hear(Heard::Told(told));
+                        hear(Some(told));
                     }
                     // One that ends at once each time is not made again at once.
                     if begun.elapsed() > self.limits.longest_pause {

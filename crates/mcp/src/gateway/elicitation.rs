@@ -443,7 +443,7 @@ fn message(request: &ApprovalRequest) -> Option<String> {
     {
         lines.push(match from {
             _ if *why == ChangeReason::Owner => {
-                format!("Set by the owner of the server, whatever was asked for: {path}")
+                format!("Set by the owner of the server: {path}")
             }
             Value::Null if to.is_null() => format!("Asked for as null, and left out: {path}"),
             Value::Null => format!("Not asked for, but added: {path} is {to}"),
