@@ -1,7 +1,7 @@
 //! The MCP server: a handful of tools over a catalog of thousands.
 //!
 //! Every client sees `tool_search`, `describe_tool`, `list_tools`, `call_tool` and `run_plan`, and the
-//! pinned tools. In [`Style::Inject`] the tools that a search found are added to the list of that
+//! pinned tools. In [`Style::Inject`](toolscout_finder::finder::Style::Inject) the tools that a search found are added to the list of that
 //! session, the least recently used are removed when the token budget is used up, and the client is
 //! notified that the list changed. Clients without sessions have no list of their own, so they call
 //! every tool through `call_tool`.

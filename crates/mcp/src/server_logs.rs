@@ -335,7 +335,8 @@ mod tests {
     fn a_file_that_another_process_has_just_replaced_stays() {
         let folder = tempfile::tempdir().unwrap();
         let file = log(&folder, "s");
-        let long = vec![b'x'; usize::try_from(MAX_BYTES).unwrap()];
+        let mut long = vec![b'x'; usize::try_from(MAX_BYTES).unwrap() - 1];
+        long.push(b'\n');
         file.append(&long).unwrap();
         // Both have seen that the file is full.
         file.replace().unwrap();

@@ -24,7 +24,7 @@ pub struct GatewayConfig {
     pub detail: Detail,
     /// Most tokens of the tools in one answer to a search; tools that do not fit are shortened.
     pub answer_tokens: usize,
-    /// Bytes of the texts of a result that a client gets at once; it reads on with [`READ_MORE`].
+    /// Bytes of the texts of a result that a client gets at once; it reads on with [`READ_MORE`](toolscout_gate::tools::long_results::READ_MORE).
     pub result_bytes: usize,
     /// How results in JSON are written.
     pub result_format: ResultFormat,
