@@ -388,6 +388,8 @@ pub enum DegradedCause {
         /// Tools that lack vectors.
         pending: usize,
     },
+    /// What holds the tools did not find all that may be hits, for this reason.
+    Candidates(String),
     /// The catalog's own ranker cannot be used, with this message.
     Ranker(String),
     /// The usage memory cannot be used or has lost entries, with this message.
@@ -414,6 +416,7 @@ impl DegradedCause {
             DegradedCause::DamagedVectors { .. } => "damaged_vectors",
             DegradedCause::PartlyEmbedded { .. } => "partly_embedded",
             DegradedCause::NotEmbedded { .. } => "not_embedded",
+            DegradedCause::Candidates(_) => "candidates",
             DegradedCause::Ranker(_) => "ranker",
             DegradedCause::Memory(_) => "memory",
             DegradedCause::BudgetExceeded { .. } => "budget_exceeded",
@@ -429,6 +432,7 @@ impl fmt::Display for DegradedCause {
             }
             DegradedCause::EmbedderNotLoaded(message)
             | DegradedCause::EmbedderFailed(message)
+            | DegradedCause::Candidates(message)
             | DegradedCause::Ranker(message)
             | DegradedCause::Memory(message) => f.write_str(message),
             DegradedCause::DamagedVectors { damaged, pending } => {

@@ -8,6 +8,8 @@
 //! 3. [`Part`] holds the tools that were found, and makes a [`Searcher`] of them, which scores them as
 //!    if it had the others too.
 
+mod external;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -30,9 +32,10 @@ use crate::snapshot;
 use crate::tool::{Tool, ToolId};
 use crate::tools_db::{StoredEnrichment, StoredTool};
 
+pub use self::external::{Asked, AskedWords, ExternalCandidates, Found, searcher_for};
 pub use crate::exact_names::AskedName;
 pub use crate::lexical::{CatalogStatistics, NearWord, STEPS_PER_WEIGHT};
-pub use crate::search::{Probe, ProbeTerm, ProbeVector, TextTerms};
+pub use crate::search::{Probe, ProbeTerm, ProbeVector, SwitchedOff, TextTerms};
 pub use crate::text::{Term, name_key};
 
 /// What has to be kept of a tool, so that it is found without reading it.
@@ -195,6 +198,7 @@ impl Searcher {
             ranker: self.ranker.clone(),
             own_ranker: self.own_ranker.clone(),
             missing_embedder: self.missing_embedder.clone(),
+            missing_candidates: None,
             memory: self.memory.clone(),
             sample: None,
             tags: OnceLock::new(),

@@ -62,7 +62,7 @@ use deadline::Deadline;
 pub(crate) use languages::ToolLanguages;
 pub(crate) use leg_vectors::{LegVectors, SavedVectors};
 pub(crate) use legs::DenseLeg;
-pub use probe::{Probe, ProbeTerm, ProbeVector, TextTerms};
+pub use probe::{Probe, ProbeTerm, ProbeVector, SwitchedOff, TextTerms};
 use request::{QueryVectors, RequestTexts};
 pub use rerank::RankerSample;
 pub(crate) use row::Row;
@@ -115,6 +115,8 @@ pub struct Searcher {
     pub(crate) own_ranker: OwnRanker,
     /// See [`crate::Options::missing_embedder`].
     pub(crate) missing_embedder: Option<String>,
+    /// Why tools that may be hits are missing, where only some tools of the catalog are here.
+    pub(crate) missing_candidates: Option<String>,
     /// Remembered requests; shared by all snapshots of a catalog.
     pub(crate) memory: Option<Arc<Memory>>,
     /// Where only some tools of the catalog are here, those that stand for the others.
@@ -664,12 +666,15 @@ impl Searcher {
     /// What the snapshot itself lacks for a search in this mode. Only the first cause is reported:
     /// the one with the largest effect.
     fn degraded(&self, mode: Mode) -> Option<Degraded> {
-        if mode == Mode::Lexical || self.is_empty() {
+        let lacks_candidates = self.missing_candidates.is_some();
+        if !lacks_candidates && (mode == Mode::Lexical || self.is_empty()) {
             return None;
         }
         let pending = self.pending_embeddings();
         let damaged = self.damaged_vectors();
-        let cause = if let Some(reason) = &self.missing_embedder {
+        let cause = if let Some(reason) = &self.missing_candidates {
+            DegradedCause::Candidates(reason.clone())
+        } else if let Some(reason) = &self.missing_embedder {
             DegradedCause::EmbedderNotLoaded(reason.clone())
         } else if damaged > 0 && pending > 0 {
             DegradedCause::DamagedVectors { damaged, pending }

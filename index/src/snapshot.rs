@@ -309,6 +309,7 @@ impl Loaded {
             ranker: self.ranker,
             own_ranker: self.own_ranker,
             missing_embedder: self.missing_embedder,
+            missing_candidates: None,
             memory: None,
             sample: None,
             cost_model: self.cost_model,

@@ -1,11 +1,14 @@
 //! What tools are looked for by that may be hits of a query, where the catalog is elsewhere.
 
+use std::collections::BTreeMap;
+
 use super::request::RequestTexts;
 use super::{Prepared, Searcher, requested_parts};
 use crate::error::Result;
 use crate::everyday::Lexicon;
 use crate::exact_names::AskedName;
 use crate::hit::Timings;
+use crate::owner_words::OFF;
 use crate::query::{Filter, Query};
 use crate::text::{self, Term};
 use crate::tool::ToolId;
@@ -25,6 +28,26 @@ pub struct Probe {
     pub by_id: Vec<ToolId>,
     /// Which tools may be hits.
     pub filter: Filter,
+    /// Of those, the ones that the owner has switched off. No search finds them.
+    pub switched_off: SwitchedOff,
+}
+
+/// What the owner has switched off.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SwitchedOff {
+    /// The ids of tools.
+    pub tools: Vec<String>,
+    /// Servers with all of their tools.
+    pub servers: Vec<String>,
+    /// Tags: a tool with one of them is switched off.
+    pub tags: Vec<String>,
+}
+
+impl SwitchedOff {
+    /// True if nothing is switched off.
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty() && self.servers.is_empty() && self.tags.is_empty()
+    }
 }
 
 /// A term that tools are scored by.
@@ -101,7 +124,19 @@ impl Searcher {
             names,
             by_id: self.tools_by_id(&prepared),
             filter: query.filter.clone(),
+            switched_off: self.all_switched_off(),
         })
+    }
+
+    fn all_switched_off(&self) -> SwitchedOff {
+        let Some(words) = self.owner_words() else {
+            return SwitchedOff::default();
+        };
+        SwitchedOff {
+            tools: off(&words.boosts.tools),
+            servers: off(&words.boosts.servers),
+            tags: off(&words.boosts.tags),
+        }
     }
 
     fn probe_texts(&self, requests: &[RequestTexts]) -> Vec<Vec<ProbeTerm>> {
@@ -186,4 +221,10 @@ impl Searcher {
         }
         tools
     }
+}
+
+/// The names whose factor switches them off.
+fn off(factors: &BTreeMap<String, f32>) -> Vec<String> {
+    let off = factors.iter().filter(|(_, factor)| **factor == OFF);
+    off.map(|(name, _)| name.clone()).collect()
 }

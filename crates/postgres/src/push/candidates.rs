@@ -3,16 +3,18 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query as Statement;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row};
 use toolscout_index::language::Language;
 use toolscout_index::pushdown::{
-    AskedName, CatalogStatistics, NearWord, Part, PartTool, Probe, ProbeTerm, ProbeVector,
-    STEPS_PER_WEIGHT, TextTerms, VectorsByText,
+    Asked, AskedName, AskedWords, CatalogStatistics, ExternalCandidates, Found, NearWord, Part,
+    PartTool, Probe, ProbeTerm, ProbeVector, STEPS_PER_WEIGHT, SwitchedOff, TextTerms,
+    VectorsByText, searcher_for,
 };
 use toolscout_index::{
-    Embedder, Enrichment, Filter, Kind, LexicalSettings, Query, Searcher, ToolId,
+    Embedder, Enrichment, Filter, Kind, LexicalSettings, Query, Searcher, Tool, ToolId,
 };
 
 use super::lists::{Counted, LEVEL_COUNT, list_key, lists};
@@ -39,6 +41,8 @@ const VECTORS_WITH_TEXTS: usize = 5;
 const SAMPLE: usize = 100;
 /// Tools that are looked for by name.
 const MAX_NAMED: usize = 50;
+/// The order of tools whose scores are equal. Where a limit cuts a list of them, it cuts by this order.
+const BY_ID: &str = "t.id";
 /// Tools that pass a filter are counted up to this.
 const MAX_COUNTED: usize = 20_000;
 /// The share of tools that pass, where they are too many to be counted.
@@ -71,18 +75,55 @@ struct Head {
     has_other_kinds: bool,
 }
 
-/// What is known of a query before anything is embedded.
-struct Words {
-    near_words: Vec<NearWord>,
-    statistics: CatalogStatistics,
+/// The tools of a catalog that is pushed down, as the engine asks for them.
+struct PushedCandidates<'a> {
+    store: &'a PostgresStore,
+    catalog: i64,
 }
 
-/// The tools that were found, and what scoring them takes.
-struct Found {
-    part: Part,
-    statistics: CatalogStatistics,
-    vectors: HashMap<String, VectorsByText>,
-    generation: u64,
+#[async_trait]
+impl ExternalCandidates for PushedCandidates<'_> {
+    type Error = StoreError;
+
+    // The store has a limit of its own. Without its answer there is nothing to search, so a search waits for it
+    // longer than its budget says.
+    async fn words(&self, asked: AskedWords<'_>) -> Result<CatalogStatistics, StoreError> {
+        let tables = Tables {
+            catalog: self.catalog,
+        };
+        let read = self.store.read_words(tables, asked.texts);
+        self.store.ask(READ_LIMIT, read).await
+    }
+
+    async fn find(&self, base: &Arc<Searcher>, asked: Asked<'_>) -> Result<Found, StoreError> {
+        let tables = Tables {
+            catalog: self.catalog,
+        };
+        let found = self.store.find_tools(tables, base, asked);
+        self.store.ask(READ_LIMIT, found).await
+    }
+
+    async fn tools(&self, ids: &[ToolId]) -> Result<Vec<Tool>, StoreError> {
+        let mut tools = Vec::with_capacity(ids.len());
+        for id in ids {
+            tools.extend(self.store.tool_of(self.catalog, id).await?);
+        }
+        Ok(tools)
+    }
+
+    async fn health(&self) -> Result<(), StoreError> {
+        match self.store.problem() {
+            Some(problem) => Err(StoreError::Unreachable(problem)),
+            None => Ok(()),
+        }
+    }
+
+    async fn on_cpu<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.store.on_cpu(work).await
+    }
 }
 
 impl PostgresStore {
@@ -106,26 +147,11 @@ impl PostgresStore {
             }
         };
         let _permit = within(READ_LIMIT, permit).await?;
-        let tables = Tables { catalog };
-        let terms = base.query_terms(query);
-        let words = self
-            .ask(READ_LIMIT, self.read_words(tables, &terms))
-            .await?;
-        // No connection is held here, since an embedder may take its time.
-        let (asked, searched) = (Arc::clone(base), query.clone());
-        let near_words = words.near_words;
-        let probe = self
-            .on_cpu(move || asked.probe(&searched, &Arc::new(words.statistics)))
-            .await??;
-        let found = self.find_tools(tables, base, probe, &terms, near_words);
-        let found = self.ask(READ_LIMIT, found).await?;
-        let base = Arc::clone(base);
-        let searcher = self.on_cpu(move || {
-            found
-                .part
-                .searcher(&base, found.statistics, &found.vectors, found.generation)
-        });
-        Ok(searcher.await??)
+        let candidates = PushedCandidates {
+            store: self,
+            catalog,
+        };
+        searcher_for(&candidates, base, query).await
     }
 
     /// Runs work off the async threads.
@@ -138,7 +164,11 @@ impl PostgresStore {
     }
 
     /// Reads which words of a query the catalog has, and what the others may be instead.
-    async fn read_words(&self, tables: Tables, texts: &[TextTerms]) -> Result<Words, StoreError> {
+    async fn read_words(
+        &self,
+        tables: Tables,
+        texts: &[TextTerms],
+    ) -> Result<CatalogStatistics, StoreError> {
         let mut transaction = self.begin_search().await?;
         let Head {
             state,
@@ -161,12 +191,9 @@ impl PostgresStore {
         let stems = near_words.iter().map(NearWord::term).collect();
         let known = self.frequencies(&mut transaction, tables, state, stems);
         statistics.frequencies.extend(known.await?);
-        statistics.near_words.clone_from(&near_words);
+        statistics.near_words = near_words;
         end(transaction).await;
-        Ok(Words {
-            near_words,
-            statistics,
-        })
+        Ok(statistics)
     }
 
     /// Finds the tools of a query, with all that scoring them takes, in one state of the catalog.
@@ -174,10 +201,13 @@ impl PostgresStore {
         &self,
         tables: Tables,
         base: &Arc<Searcher>,
-        probe: Probe,
-        texts: &[TextTerms],
-        near_words: Vec<NearWord>,
+        asked: Asked<'_>,
     ) -> Result<Found, StoreError> {
+        let Asked {
+            probe,
+            words,
+            near_words,
+        } = asked;
         let mut transaction = self.begin_search().await?;
         let mut head = head(&mut transaction, tables).await?;
         head.statistics.enriched = self.enriched(&mut transaction, tables, head.state).await?;
@@ -198,7 +228,7 @@ impl PostgresStore {
         let weights = lexical.weights;
         let part = self.on_cpu(move || Ok::<_, StoreError>(Part::new(part_tools(rows)?, &weights)));
         let part = part.await??;
-        let mut wanted = terms_of(texts);
+        let mut wanted = terms_of(words.texts);
         wanted.extend(near_words.iter().map(NearWord::term));
         wanted.extend(part.terms().into_iter().map(str::to_owned));
         let frequencies = self
@@ -219,6 +249,7 @@ impl PostgresStore {
             part,
             vectors,
             generation: head.state.generation,
+            lacks: None,
             statistics: CatalogStatistics {
                 frequencies,
                 near_words,
@@ -266,6 +297,7 @@ impl PostgresStore {
             true => Passing::new(tables, &probe.filter),
             false => Passing::of_tools(tables, &probe.filter),
         };
+        let passing = passing.without(&probe.switched_off);
         let all = head.statistics.tools;
         let (passed, share) = match passing.accepts_all {
             true => (all as usize, 1.0),
@@ -595,7 +627,7 @@ async fn named(
 ) -> Result<Vec<i64>, StoreError> {
     let tools = tables.tools();
     let sql = format!(
-        "SELECT key FROM {tools} WHERE name_key = $1 OR full_key = $1 ORDER BY id LIMIT $2"
+        "SELECT key FROM {tools} AS t WHERE name_key = $1 OR full_key = $1 ORDER BY {BY_ID} LIMIT $2"
     );
     let exact: Vec<i64> = sqlx::query_scalar(AssertSqlSafe(sql))
         .bind(&name.key)
@@ -606,7 +638,8 @@ async fn named(
         return Ok(exact);
     }
     // A key has letters and digits only, so there is nothing to escape.
-    let sql = format!("SELECT key FROM {tools} WHERE name_key LIKE $1 ORDER BY id LIMIT $2");
+    let sql =
+        format!("SELECT key FROM {tools} AS t WHERE name_key LIKE $1 ORDER BY {BY_ID} LIMIT $2");
     Ok(sqlx::query_scalar(AssertSqlSafe(sql))
         .bind(format!("%{}", name.key))
         .bind(MAX_NAMED as i64)
@@ -659,6 +692,8 @@ pub struct Passing<'a> {
     servers: Vec<String>,
     tags: Vec<String>,
     ids: Vec<String>,
+    /// What the owner has switched off.
+    off: SwitchedOff,
 }
 
 /// The kinds that a filter accepts, as the column `kind` has them.
@@ -680,6 +715,7 @@ impl<'a> Passing<'a> {
             servers: texts(&filter.servers),
             tags: texts(&filter.tags),
             ids: texts(&*filter.ids),
+            off: SwitchedOff::default(),
         }
     }
 
@@ -691,7 +727,20 @@ impl<'a> Passing<'a> {
         }
     }
 
-    /// The condition on a row `t`, with the first six parameters.
+    /// The same without what the owner has switched off.
+    fn without(self, off: &SwitchedOff) -> Self {
+        Passing {
+            accepts_all: self.accepts_all && off.is_empty(),
+            off: SwitchedOff {
+                tools: texts(&off.tools),
+                servers: texts(&off.servers),
+                tags: texts(&off.tags),
+            },
+            ..self
+        }
+    }
+
+    /// The condition on a row `t`, with the first parameters.
     fn sql(&self) -> &'static str {
         if self.accepts_all {
             return "TRUE";
@@ -701,7 +750,10 @@ impl<'a> Passing<'a> {
              AND (cardinality($3::text[]) = 0 OR t.id = ANY($3))
              AND ($4::boolean IS NULL OR t.read_only = $4)
              AND ($5::boolean IS NULL OR t.destructive = $5)
-             AND t.kind = ANY($6)"
+             AND t.kind = ANY($6)
+             AND (cardinality($7::text[]) = 0 OR t.id <> ALL($7))
+             AND (cardinality($8::text[]) = 0 OR t.server <> ALL($8))
+             AND (cardinality($9::text[]) = 0 OR NOT t.tags && $9)"
     }
 
     /// The statement with the parameters of the condition. It is planned for their values, so it is
@@ -715,6 +767,9 @@ impl<'a> Passing<'a> {
             .bind(self.filter.read_only)
             .bind(self.filter.destructive)
             .bind(&self.kinds)
+            .bind(&self.off.tools)
+            .bind(&self.off.servers)
+            .bind(&self.off.tags)
     }
 
     async fn count(&self, connection: &mut PgConnection) -> Result<usize, StoreError> {
@@ -732,7 +787,7 @@ impl<'a> Passing<'a> {
         connection: &mut PgConnection,
     ) -> Result<Vec<(String, String)>, StoreError> {
         let (tools, passes) = (self.tables.tools(), self.sql());
-        let sql = format!("SELECT id, server FROM {tools} AS t WHERE {passes} ORDER BY id");
+        let sql = format!("SELECT id, server FROM {tools} AS t WHERE {passes} ORDER BY {BY_ID}");
         let rows = self.bind(sql).fetch_all(connection).await?;
         let mut ids = Vec::with_capacity(rows.len());
         for row in rows {
@@ -747,7 +802,8 @@ impl<'a> Passing<'a> {
         limit: usize,
     ) -> Result<Vec<i64>, StoreError> {
         let (tools, passes) = (self.tables.tools(), self.sql());
-        let sql = format!("SELECT key FROM {tools} AS t WHERE {passes} LIMIT {limit}");
+        let sql =
+            format!("SELECT key FROM {tools} AS t WHERE {passes} ORDER BY {BY_ID} LIMIT {limit}");
         keys(self.bind(sql), connection).await
     }
 
@@ -778,7 +834,7 @@ impl<'a> Passing<'a> {
         let sql = format!(
             "WITH listed AS MATERIALIZED ({lists})
              SELECT t.key FROM listed JOIN {tools} AS t USING (key)
-             ORDER BY {score} DESC, t.id LIMIT {limit}"
+             ORDER BY {score} DESC, {BY_ID} LIMIT {limit}"
         );
         keys(self.bind(sql), connection).await
     }
@@ -798,9 +854,9 @@ impl<'a> Passing<'a> {
             false => format!("{vectors} AS v JOIN {tools} AS t USING (key) WHERE {passes}"),
         };
         let sql = format!(
-            "SELECT key FROM (SELECT key FROM {from} ORDER BY v.vector <#> $7::text::halfvec LIMIT {limit}) AS near
+            "SELECT key FROM (SELECT key FROM {from} ORDER BY v.vector <#> $10::text::halfvec LIMIT {limit}) AS near
              UNION
-             SELECT key FROM (SELECT key FROM {vectors} ORDER BY vector <#> $8::text::halfvec LIMIT {FARTHEST}) AS far"
+             SELECT key FROM (SELECT key FROM {vectors} ORDER BY vector <#> $11::text::halfvec LIMIT {FARTHEST}) AS far"
         );
         // The farthest from a vector are the nearest to its opposite, so the same index finds them.
         let opposite: Vec<f32> = vector.vector.iter().map(|number| -number).collect();

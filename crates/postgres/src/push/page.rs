@@ -1,7 +1,7 @@
 //! Lists the tools of a catalog that is pushed down, without reading all of them.
 
 use sqlx::{AssertSqlSafe, PgConnection, Row};
-use toolscout_index::{Filter, Tool, ToolId};
+use toolscout_index::{Filter, Kind, Tool, ToolId};
 
 use super::candidates::{Passing, end, kind_names};
 use super::tables::Tables;
@@ -27,7 +27,10 @@ impl PostgresStore {
 
     async fn read_page(&self, tables: Tables, page: &PageOf) -> Result<ListedTools, StoreError> {
         let mut transaction = self.pool.begin_with(BEGIN_READING).await?;
-        let (total, generation) = head(&mut transaction, tables).await?;
+        let Head {
+            tools: total,
+            generation,
+        } = head(&mut transaction, tables).await?;
         // One more than the page has says whether there is another.
         let sql = format!(
             "SELECT id, hash, json, found FROM (
@@ -150,10 +153,12 @@ impl PostgresStore {
 
     async fn read_stats(&self, tables: Tables) -> Result<PushedStats, StoreError> {
         let mut connection = self.pool.acquire().await?;
-        let (tools, generation) = head(&mut connection, tables).await?;
+        let Head { tools, generation } = head(&mut connection, tables).await?;
         let table = tables.tools();
         let sql = format!(
-            "SELECT server, count(*) AS tools FROM {table} GROUP BY server ORDER BY server LIMIT $1"
+            "SELECT server, count(*) AS tools FROM {table} WHERE kind = '{}'
+             GROUP BY server ORDER BY server LIMIT $1",
+            Kind::Tool.as_str()
         );
         let servers = sqlx::query(AssertSqlSafe(sql))
             .bind(MAX_NAMES)
@@ -182,15 +187,26 @@ impl PostgresStore {
     }
 }
 
-/// The number of tools, and the generation.
-async fn head(connection: &mut PgConnection, tables: Tables) -> Result<(usize, u64), StoreError> {
-    let head: Option<(i64, i64)> =
-        sqlx::query_as("SELECT tools, generation FROM catalogs WHERE id = $1")
-            .bind(tables.catalog)
-            .fetch_optional(connection)
-            .await?;
+/// What the catalog's own rows say.
+struct Head {
+    /// Items that are tools.
+    tools: usize,
+    generation: u64,
+}
+
+async fn head(connection: &mut PgConnection, tables: Tables) -> Result<Head, StoreError> {
+    let head: Option<(i64, i64)> = sqlx::query_as(
+        "SELECT catalogs.tools - coalesce(others, 0), generation
+         FROM catalogs LEFT JOIN pushed_catalogs ON catalog = id WHERE id = $1",
+    )
+    .bind(tables.catalog)
+    .fetch_optional(connection)
+    .await?;
     let (tools, generation) = head.ok_or(StoreError::Deleted)?;
-    Ok((tools as usize, generation as u64))
+    Ok(Head {
+        tools: tools as usize,
+        generation: generation as u64,
+    })
 }
 
 fn named_counts(
