@@ -9,24 +9,28 @@
 //! All that search do it on the threads of one [`CpuPool`]. The catalogs are opened once the server
 //! listens. Agents and gateway need the default one before, so they get its [`DefaultSearch`].
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use toolscout_index::{DataDir, Options, database};
 
 use crate::agent::{AgentBuilder, AgentConfig, Agents, ServedAgent};
-use crate::config::{DEFAULT_CATALOG, EnrichSettings, UsageSettings};
+use crate::config::{DEFAULT_CATALOG, EnrichSettings, ExternalMode, ExternalSettings, UsageSettings};
 use crate::cpu_pool::CpuPool;
 use crate::dropin::{self, DropIn, DropInConfig};
+use crate::external::ExternalCatalog;
 use crate::feedback::FeedbackStore;
 use crate::finder::ToolSearch;
 use crate::gate::{AuditLog, Gate, Policies, audit};
 use crate::http::{
-    self, COPIES, DefaultSearch, EmbedderSource, EmbeddersOf, Enriching, Exposure, Limits,
-    McpServices, Parts, Profiles, ServedCatalogs, ShadowedCatalog, TokenSavings,
+    self, COPIES, DefaultSearch, Elsewhere, EmbedderSource, EmbeddersOf, Enriching, Exposure,
+    Limits, McpServices, OpenElsewhere, Parts, Profiles, ServedCatalogs, ShadowedCatalog,
+    TokenSavings,
 };
 use crate::keys::{KeyError, KeyStore, Scope};
 use crate::llm::ChatModel;
@@ -34,7 +38,7 @@ use crate::mcp::{Gateway, GatewayConfig, Pool};
 use crate::profiles::ToolProfile;
 use crate::session::Sessions;
 use crate::shadow::{self, Plan};
-use crate::shared::SharedStore;
+use crate::shared::{PushedTools, SharedStore, StoreError};
 use crate::shutdown::Shutdown;
 use crate::store::{PostgresStore, SharedApprovals, SharedSessions};
 use crate::telemetry::Metrics;
@@ -52,6 +56,8 @@ pub struct Settings {
     pub data: PathBuf,
     /// The store of the catalogs that several nodes share; without one they are in `data`.
     pub store: Option<Arc<PostgresStore>>,
+    /// Catalogs whose tools are in a search engine that somebody else runs, by name.
+    pub external: BTreeMap<String, ExternalSettings>,
     /// The catalog of routes that name none; created when it does not exist.
     pub default_catalog: String,
     /// How catalogs are opened that name no embedders.
@@ -94,6 +100,7 @@ impl Settings {
         Settings {
             data: data.into(),
             store: None,
+            external: BTreeMap::new(),
             default_catalog: DEFAULT_CATALOG.to_owned(),
             catalog_options: Options::default(),
             embedder_source: None,
@@ -273,7 +280,15 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
     let endpoint_options = instant_embedders(&settings.catalog_options);
     let embedders = EmbeddersOf::new(settings.catalog_options, settings.embedder_source);
     let (folder, counted) = (DataDir::new(data.clone()), Arc::clone(&metrics));
-    let catalogs = ServedCatalogs::new(folder, embedders, &limits, counted, shared.clone());
+    let elsewhere = elsewhere(settings.external, shared.is_some())?;
+    let catalogs = ServedCatalogs::new(
+        folder,
+        embedders,
+        &limits,
+        counted,
+        shared.clone(),
+        elsewhere,
+    );
     let catalogs = Arc::new(catalogs);
     let shadow = start_shadow(
         settings.shadow,
@@ -364,6 +379,36 @@ fn start_shadow(
     let shadowed = ShadowedCatalog::new(catalogs, &plan.identity().catalog, cpu_pool);
     let started = shadow::start(data, default_catalog, plan, Box::new(shadowed));
     Ok(Some(started.context("start the shadow of the settings")?))
+}
+
+/// The catalogs that are only read from a search engine that somebody else runs.
+fn elsewhere(
+    mut external: BTreeMap<String, ExternalSettings>,
+    has_store: bool,
+) -> Result<Option<Elsewhere>> {
+    external.retain(|_, settings| settings.mode == ExternalMode::Read);
+    let Some(first) = external.keys().next() else {
+        return Ok(None);
+    };
+    if has_store {
+        bail!(
+            "catalogs.{first} is in another search engine, and --store has all catalogs of this server; use one of them"
+        );
+    }
+    let runtime = Handle::current();
+    let names = external.keys().cloned().collect();
+    let of_catalogs = runtime.clone();
+    let open: OpenElsewhere = Box::new(move |name, weights| {
+        let settings = external.get(name).cloned();
+        let settings = settings.ok_or(StoreError::Deleted)?;
+        let opened = ExternalCatalog::open(settings, weights, of_catalogs.clone())?;
+        Ok(Arc::new(opened) as Arc<dyn PushedTools>)
+    });
+    Ok(Some(Elsewhere {
+        names,
+        open,
+        runtime,
+    }))
 }
 
 /// The figures of a server, those of its store, and those of the use of tools.

@@ -34,6 +34,7 @@ mod embed;
 mod enrich;
 mod eval;
 mod export;
+mod external;
 mod improve;
 mod keys;
 mod list;
@@ -157,6 +158,8 @@ enum Verb {
     Models(models::Args),
     /// Show or migrate the store that several nodes share
     Store(store::Args),
+    /// Write a catalog into Elasticsearch or OpenSearch, or check an index there
+    External(external::Args),
     /// Check settings, catalogs and models
     Doctor(doctor::Args),
     /// Measure retrieval on your own tools and queries
@@ -212,6 +215,7 @@ impl Verb {
             | Verb::Mcp(_)
             | Verb::Memory(_)
             | Verb::Words(_)
+            | Verb::External(_)
             | Verb::Preflight(_)
             | Verb::Review(_) => Properties {
                 is_local: true,
@@ -307,6 +311,7 @@ impl Cli {
             Verb::Words(args) => args.run(&context()?),
             Verb::Models(args) => args.run(&context()?),
             Verb::Store(args) => args.run(&context()?),
+            Verb::External(args) => args.run(&context()?),
             Verb::Doctor(args) => args.run(&context()?),
             Verb::Eval(args) => args.run(&context()?),
             Verb::Improve(args) => args.run(&context()?),

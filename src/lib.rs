@@ -123,6 +123,7 @@ pub use toolscout_base::{
 };
 pub use toolscout_dropin as dropin;
 pub use toolscout_eval as eval;
+pub use toolscout_external as external;
 pub use toolscout_finder::{enrich, finder, profiles, shadow};
 pub use toolscout_gate::{gate, llm, plan, tools, usage};
 pub use toolscout_mcp as mcp;

@@ -15,6 +15,7 @@ mod http {
     pub mod durability;
     pub mod errors;
     pub mod evaluations;
+    pub mod external;
     pub mod feedback;
     pub mod judgings;
     pub mod keys;

@@ -285,6 +285,16 @@ impl Part {
         }
     }
 
+    /// Number of tools.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// True without tools.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// The terms of all tools, whose frequencies have to be known.
     pub fn terms(&self) -> HashSet<&str> {
         let mut terms = HashSet::new();
@@ -301,6 +311,27 @@ impl Part {
             texts.extend(row.stored.embedded_texts(embedder.views()));
         }
         texts
+    }
+
+    /// The texts of each tool that a slow embedder embeds, those of its views first.
+    pub fn texts_by_tool(&self, embedder: &dyn Embedder) -> Vec<(&ToolId, Vec<TextHash>)> {
+        let mut texts = Vec::with_capacity(self.rows.len());
+        for row in &self.rows {
+            let of_tool = row.stored.embedded_texts(embedder.views()).collect();
+            texts.push((&row.stored.id, of_tool));
+        }
+        texts
+    }
+
+    /// How many of these tools have each term.
+    pub fn frequencies(&self) -> HashMap<&str, u64> {
+        let mut frequencies = HashMap::new();
+        for analysis in &self.analyses {
+            for term in analysis.terms.keys() {
+                *frequencies.entry(term.as_str()).or_default() += 1;
+            }
+        }
+        frequencies
     }
 
     /// A searcher of these tools, with all else of `base`. `vectors` has those of slow embedders, by

@@ -289,6 +289,7 @@ impl ServerArgs {
             dropin: self.dropin.config(context, &self.agent, &limits)?,
             data: context.settings.data.clone(),
             store,
+            external: context.settings.catalogs.clone(),
             default_catalog: context.settings.catalog.clone(),
             enricher: self.agent.llm().enricher()?,
             usage: context.settings.usage,

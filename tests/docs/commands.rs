@@ -28,6 +28,7 @@ pages! {
     console_runs: "docs/console.md",
     drop_in_runs: "docs/drop-in.md",
     enrich_runs: "docs/enrich.md",
+    external_engines_run: "docs/external-engines.md",
     evaluation_runs: "docs/evaluation.md",
     gate_runs: "docs/gate.md",
     http_api_runs: "docs/http-api.md",

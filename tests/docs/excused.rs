@@ -36,7 +36,17 @@ const fn excused(begins: &'static str, instead: Instead, reason: &'static str) -
     }
 }
 
-const LIST: [Excused; 48] = [
+const LIST: [Excused; 50] = [
+    excused(
+        "toolscout external",
+        Instead::Help,
+        "needs a server of Elasticsearch or OpenSearch; tests/http/external.rs runs it against the double",
+    ),
+    excused(
+        "TOOLSCOUT_TEST_ELASTICSEARCH",
+        Instead::Nothing,
+        "needs a server of Elasticsearch",
+    ),
     excused(
         "toolscout eval generate --by model",
         Instead::Help,

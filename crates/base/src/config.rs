@@ -9,6 +9,7 @@ mod address;
 mod agent;
 mod embedder;
 mod enrich;
+mod external;
 mod profile;
 mod shadow;
 mod store;
@@ -34,6 +35,9 @@ pub use agent::{
 };
 pub use embedder::{ApiKey, EmbedderKind, EmbedderLayer, EndpointSettings, is_url};
 pub use enrich::{EnrichMode, EnrichSettings};
+pub use external::{
+    ExternalAddress, ExternalIndex, ExternalMode, ExternalProduct, ExternalSettings, FieldMapping,
+};
 pub use profile::{ProfileClass, ProfileDetail, ProfileSettings};
 pub use shadow::{RankerChange, SettingsChange, ShadowChanges, ShadowSettings, changed};
 pub use store::{DEFAULT_SCHEMA, StoreAddress, StoreReads, StoreServer, StoreSettings};
@@ -116,6 +120,9 @@ pub struct Settings {
     pub embedders: BTreeMap<String, EndpointSettings>,
     /// Parts of catalogs for clients that see no more, by name.
     pub profiles: BTreeMap<String, ProfileSettings>,
+    /// Catalogs whose tools are in a search engine that somebody else runs, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub catalogs: BTreeMap<String, ExternalSettings>,
     /// What an agent does where neither a flag nor its profile says otherwise.
     pub agent: AgentSettings,
     /// Whether a server lets its model write texts of tools.
@@ -191,6 +198,8 @@ pub struct Layer {
     pub embedders: BTreeMap<String, EndpointSettings>,
     /// See [`Settings::profiles`].
     pub profiles: BTreeMap<String, ProfileSettings>,
+    /// See [`Settings::catalogs`].
+    pub catalogs: BTreeMap<String, ExternalSettings>,
     /// See [`Settings::agent`].
     pub agent: AgentSettings,
     /// See [`Settings::enrich`].
@@ -279,6 +288,7 @@ impl Settings {
         for (name, profile) in &self.profiles {
             profile::validate(name, profile)?;
         }
+        external::validate(self.catalogs.iter())?;
         if let Err(problem) = self.agent.check() {
             bail!("agent.{problem}");
         }
@@ -320,6 +330,7 @@ impl Layer {
             embedder: env.parse("TOOLSCOUT_EMBEDDER")?.map(EmbedderLayer::Named),
             embedders: BTreeMap::new(),
             profiles: BTreeMap::new(),
+            catalogs: BTreeMap::new(),
             agent: AgentSettings::default(),
             enrich: EnrichSettings {
                 mode: env.parse("TOOLSCOUT_ENRICH")?,
@@ -370,6 +381,7 @@ impl Layer {
             // Flags and variables describe none.
             embedders: other.embedders,
             profiles: other.profiles,
+            catalogs: other.catalogs,
             agent: self.agent.or(other.agent),
             enrich: self.enrich.or(other.enrich),
             usage: self.usage.or(other.usage),
@@ -400,6 +412,10 @@ impl Layer {
         for endpoint in embedders.values_mut() {
             endpoint.read_key(environment);
         }
+        let mut catalogs = self.catalogs;
+        for settings in catalogs.values_mut() {
+            settings.read_secret(environment);
+        }
         Ok(Settings {
             data: self
                 .data
@@ -413,6 +429,7 @@ impl Layer {
             is_embedder_forced: false,
             embedders,
             profiles: self.profiles,
+            catalogs,
             agent: self.agent,
             enrich: self.enrich,
             usage: self.usage,

@@ -14,6 +14,7 @@ pub mod clock;
 pub mod long_work;
 pub mod principal;
 pub mod budget;
+pub mod breaker;
 pub mod embed_cache;
 pub mod telemetry;
 pub mod cpu_pool;

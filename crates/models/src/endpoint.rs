@@ -2,10 +2,9 @@
 //!
 //! Requests run on a thread of their own, so that a search can stop waiting at any moment, on any
 //! thread. Tools are embedded with retries; a request of a search is sent once, and not at all while
-//! the endpoint is known to fail (`breaker`).
+//! the endpoint is known to fail ([`Breaker`]).
 
 mod answer;
-mod breaker;
 mod client;
 
 #[cfg(any(test, feature = "testing"))]
@@ -26,8 +25,8 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use toolscout_index::{Embedder, EmbedderProfile, Error, Result};
 
-use breaker::Breaker;
 use client::{Client, Failure};
+use toolscout_base::breaker::{Breaker, Permit};
 use toolscout_base::config::{EndpointSettings, masked};
 
 /// Wait before the second attempt; it doubles each time.
@@ -435,8 +434,8 @@ impl Shared {
     }
 
     /// Admits a request of a search.
-    fn admit(self: Arc<Self>) -> std::result::Result<breaker::Permit<Shared>, String> {
-        breaker::Permit::of(self)
+    fn admit(self: Arc<Self>) -> std::result::Result<Permit<Shared>, String> {
+        Permit::of(self)
     }
 }
 

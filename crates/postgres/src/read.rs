@@ -239,7 +239,8 @@ async fn head(
     since: &Since,
 ) -> Result<Option<Head>, StoreError> {
     let row = sqlx::query(
-        "SELECT (SELECT identity FROM cluster) AS cluster, identity, generation, mark, tools, is_pushed_down,
+        "SELECT (SELECT identity FROM cluster) AS cluster, identity, generation, mark, is_pushed_down,
+                tools - coalesce((SELECT others FROM pushed_catalogs WHERE catalog = $1), 0) AS tools,
                 settings, settings_generation, ranker_generation, enrichments_generation, owner_words_generation,
                 (SELECT mark FROM generations WHERE catalog = $1 AND generation = $2) AS known
          FROM catalogs WHERE id = $1",

@@ -20,8 +20,8 @@ use toolscout_state::feedback::FeedbackStore;
 use toolscout_state::keys::{KeyError, KeyStore};
 use toolscout_state::shared::{
     AuditCursor, AuditPage, ChainError, CreatedCatalog, ListedTools, OpenedCatalog, PageOf,
-    PushedStats, SharedCatalog, SharedStore, StoreError, StoreFigures, StoredCatalog, StoredTask,
-    TextsOf, UseOfNodes, UseOfOthers, VerifiedChain,
+    PushedStats, PushedTools, SharedCatalog, SharedStore, StoreError, StoreFigures, StoredCatalog,
+    StoredTask, TextsOf, UseOfNodes, UseOfOthers, VerifiedChain,
 };
 
 use crate::hub::FollowedCatalog;
@@ -229,10 +229,6 @@ impl SharedCatalog for CatalogOfStore {
         self.followed.is_pushed_down()
     }
 
-    fn total(&self) -> usize {
-        self.followed.total()
-    }
-
     fn approved(&self) -> ApprovedPlace {
         self.store.approved(&self.followed)
     }
@@ -247,6 +243,17 @@ impl SharedCatalog for CatalogOfStore {
 
     fn forget_memory(&self, what: &Deletion) -> Result<usize> {
         Ok(self.store.forget_memory(&self.followed, what)?)
+    }
+}
+
+#[async_trait]
+impl PushedTools for CatalogOfStore {
+    fn problem(&self) -> Option<String> {
+        self.store.problem()
+    }
+
+    fn total(&self) -> usize {
+        self.followed.total()
     }
 
     async fn searcher_for(&self, base: &Arc<Searcher>, query: &Query) -> Result<Searcher> {

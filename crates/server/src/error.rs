@@ -323,6 +323,9 @@ impl From<WriteError> for ApiError {
             WriteError::Closed => ApiError::shutting_down(),
             WriteError::Panicked => ApiError::internal(error),
             WriteError::Deleted => ApiError::not_found("unknown_catalog", error.to_string()),
+            WriteError::Elsewhere => {
+                ApiError::invalid(StatusCode::CONFLICT, "tools_elsewhere", error.to_string())
+            }
             WriteError::Unavailable(reason) => store_unavailable(reason),
             WriteError::Catalog(error) => error.into(),
         }

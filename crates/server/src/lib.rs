@@ -77,7 +77,9 @@ pub use enrich::Enriching;
 pub use limits::Limits;
 pub use mcp::McpServices;
 pub use profiles::Profiles;
-pub use served::{COPIES, DefaultSearch, ServedCatalogs, ShadowedCatalog};
+pub use served::{
+    COPIES, DefaultSearch, Elsewhere, OpenElsewhere, ServedCatalogs, ShadowedCatalog,
+};
 pub use server::{bind, serve};
 pub use state::{App, AppState, Exposure, Parts};
 pub use tokens::TokenSavings;

@@ -1,6 +1,7 @@
 //! The catalogs that are served: opened when first requested, each with its writer and settings.
 
 mod default;
+mod elsewhere;
 mod name_locks;
 mod open;
 mod original;
@@ -23,6 +24,8 @@ use toolscout_index::{
 };
 
 pub use self::default::{DefaultSearch, ServedSearch};
+pub use self::elsewhere::{Elsewhere, OpenElsewhere};
+use self::elsewhere::{ToolsElsewhere, not_deleted};
 use self::name_locks::{NameGuard, NameLocks};
 use self::open::{CountedBytes, Evicted, OpenCatalogs};
 pub use self::original::ShadowedCatalog;
@@ -63,6 +66,8 @@ pub struct OpenCatalog {
     folder: PathBuf,
     /// The catalog of the store that it follows, where several nodes share one.
     shared: Option<Shared>,
+    /// Its tools, where a search engine that somebody else runs has them.
+    elsewhere: Option<ToolsElsewhere>,
     bytes: Arc<CountedBytes>,
     /// Its place among the open catalogs.
     slot: OnceLock<OwnedSemaphorePermit>,
@@ -72,7 +77,7 @@ pub struct OpenCatalog {
 }
 
 impl OpenCatalog {
-    /// The newest snapshot. Of a catalog that is pushed down it has no tools:
+    /// The newest snapshot. Of a catalog whose tools are elsewhere it has none:
     /// [`OpenCatalog::searcher_for`] has those of one query.
     pub fn searcher(&self) -> Arc<Searcher> {
         self.catalog.searcher()
@@ -176,8 +181,11 @@ impl OpenCatalog {
         }
     }
 
-    /// Why searches may lack what other nodes have written, if the store is away.
+    /// Why searches may lack what others have written, if the store or the engine with the tools is away.
     pub fn store_problem(&self) -> Option<String> {
+        if let Some(elsewhere) = &self.elsewhere {
+            return elsewhere.tools.problem();
+        }
         self.shared.as_ref()?.store.problem()
     }
 
@@ -240,6 +248,7 @@ impl ServedCatalogs {
         limits: &Limits,
         metrics: Arc<Metrics>,
         store: Option<Arc<dyn SharedStore>>,
+        elsewhere: Option<Elsewhere>,
     ) -> Self {
         let root = data.path().to_owned();
         // Copies have a folder of their own, so that the node's own catalogs are never deleted in their
@@ -253,6 +262,7 @@ impl ServedCatalogs {
             data,
             root,
             store,
+            elsewhere,
             embedders: Arc::new(embedders),
             metrics,
             write_queue: limits.write_queue,
@@ -697,6 +707,7 @@ struct Opener {
     data: DataDir,
     root: PathBuf,
     store: Option<Arc<dyn SharedStore>>,
+    elsewhere: Option<Elsewhere>,
     embedders: Arc<EmbeddersOf>,
     metrics: Arc<Metrics>,
     write_queue: usize,
@@ -708,10 +719,15 @@ struct Opener {
 impl Opener {
     /// False where there is no catalog of this name.
     fn may_exist(&self, name: &str) -> bool {
-        self.store.is_some() || self.data.may_have(name).unwrap_or(false)
+        self.store.is_some() || self.is_elsewhere(name) || self.data.may_have(name).unwrap_or(false)
     }
 
     fn open(&self, name: &str) -> Result<OpenCatalog, NotOpened> {
+        if let Some(elsewhere) = &self.elsewhere
+            && self.is_elsewhere(name)
+        {
+            return self.open_elsewhere(elsewhere, name);
+        }
         if let Some(store) = &self.store {
             return self.open_shared(store, name);
         }
@@ -728,6 +744,9 @@ impl Opener {
         max_catalogs: usize,
         listing: &Mutex<Listing>,
     ) -> Result<(OpenCatalog, Created), NotOpened> {
+        if self.is_elsewhere(name) {
+            return Ok((self.open(name)?, Created::Before));
+        }
         if let Some(store) = &self.store {
             return self.create_shared(store, name, max_catalogs);
         }
@@ -743,6 +762,9 @@ impl Opener {
     }
 
     fn delete(&self, name: &str) -> Result<(), NotOpened> {
+        if self.is_elsewhere(name) {
+            return Err(not_deleted(name));
+        }
         match &self.store {
             Some(store) => self.delete_shared(store, name),
             None => Ok(self.data.delete(name)?),
@@ -806,6 +828,7 @@ impl Opener {
             catalog,
             folder,
             shared,
+            elsewhere: None,
             bytes,
             slot: OnceLock::new(),
             last_used: AtomicU64::default(),

@@ -108,6 +108,11 @@ pub enum WriteError {
     /// The catalog was deleted by another node.
     #[error("the catalog was deleted")]
     Deleted,
+    /// The tools are in a search engine that somebody else runs, and are not written here.
+    #[error(
+        "the tools of this catalog are in another search engine; write them there, or with `toolscout external write`"
+    )]
+    Elsewhere,
     /// The store that holds the catalog cannot be used now. Whether the change was made may be
     /// unknown; made twice, it has the same effect.
     #[error("{0}")]

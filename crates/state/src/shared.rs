@@ -299,9 +299,83 @@ pub struct OpenedCatalog {
     pub catalog: Arc<dyn SharedCatalog>,
 }
 
-/// A catalog of the store. Its copy on this node follows it.
+/// The tools of a catalog that are elsewhere: in the store, if the catalog is pushed down, or in a search engine
+/// that somebody else runs. They are asked for, and not read as a whole.
 #[async_trait]
-pub trait SharedCatalog: Send + Sync {
+pub trait PushedTools: Send + Sync {
+    /// Why searches may find nothing, if it does not answer.
+    fn problem(&self) -> Option<String>;
+
+    /// How many tools there are, as of what is known now.
+    fn total(&self) -> usize;
+
+    /// A searcher of the tools that may be hits of a query. `base` is this node's
+    /// copy, which has all but the tools.
+    ///
+    /// # Errors
+    /// [`StoreError`]: without the store there is nothing to search.
+    async fn searcher_for(
+        &self,
+        base: &Arc<Searcher>,
+        query: &Query,
+    ) -> Result<Searcher, StoreError>;
+
+    /// The tool with this id.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn tool(&self, id: &ToolId) -> Result<Option<Tool>, StoreError>;
+
+    /// A page of its tools.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn page(&self, page: &PageOf) -> Result<ListedTools, StoreError>;
+
+    /// Some of its tools with what was written about them, in place of those of
+    /// `base`. They are there to be read: no search finds them.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn tools_with_texts(
+        &self,
+        base: &Arc<Searcher>,
+        of: &TextsOf,
+    ) -> Result<Searcher, StoreError>;
+
+    /// How many tools something was written about.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn count_texts(&self) -> Result<usize, StoreError>;
+
+    /// The ids of the tools that pass a filter.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn ids_passing(
+        &self,
+        filter: &toolscout_index::Filter,
+    ) -> Result<Vec<ToolId>, StoreError>;
+
+    /// Its most frequent tags, with the number of tools, and how many different
+    /// ones there are.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn tags(&self, limit: usize) -> Result<(Vec<(String, usize)>, usize), StoreError>;
+
+    /// Its sizes.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn stats(&self) -> Result<PushedStats, StoreError>;
+}
+
+/// A catalog of the store. Its copy on this node follows it. What it has of [`PushedTools`] counts only while the
+/// catalog is pushed down.
+#[async_trait]
+pub trait SharedCatalog: PushedTools {
     /// What to wake when the store has a newer generation.
     fn set_waker(&self, waker: Waker);
 
@@ -310,9 +384,6 @@ pub trait SharedCatalog: Send + Sync {
 
     /// True where tools are looked for in the store, and this node's copy has none.
     fn is_pushed_down(&self) -> bool;
-
-    /// How many tools the catalog has in the store, as of what this node has.
-    fn total(&self) -> usize;
 
     /// The approved definitions of its tools.
     fn approved(&self) -> ApprovedPlace;
@@ -339,68 +410,6 @@ pub trait SharedCatalog: Send + Sync {
     /// # Errors
     /// [`StoreError`].
     fn forget_memory(&self, what: &Deletion) -> Result<usize, StoreError>;
-
-    /// If the catalog is pushed down: a searcher of the tools that may be hits of a query. `base` is this node's
-    /// copy, which has all but the tools.
-    ///
-    /// # Errors
-    /// [`StoreError`]: without the store there is nothing to search.
-    async fn searcher_for(
-        &self,
-        base: &Arc<Searcher>,
-        query: &Query,
-    ) -> Result<Searcher, StoreError>;
-
-    /// If the catalog is pushed down: the tool with this id.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    async fn tool(&self, id: &ToolId) -> Result<Option<Tool>, StoreError>;
-
-    /// If the catalog is pushed down: a page of its tools.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    async fn page(&self, page: &PageOf) -> Result<ListedTools, StoreError>;
-
-    /// If the catalog is pushed down: some of its tools with what was written about them, in place of those of
-    /// `base`. They are there to be read: no search finds them.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    async fn tools_with_texts(
-        &self,
-        base: &Arc<Searcher>,
-        of: &TextsOf,
-    ) -> Result<Searcher, StoreError>;
-
-    /// How many tools something was written about.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    async fn count_texts(&self) -> Result<usize, StoreError>;
-
-    /// If the catalog is pushed down: the ids of the tools that pass a filter.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    async fn ids_passing(
-        &self,
-        filter: &toolscout_index::Filter,
-    ) -> Result<Vec<ToolId>, StoreError>;
-
-    /// If the catalog is pushed down: its most frequent tags, with the number of tools, and how many different
-    /// ones there are.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    async fn tags(&self, limit: usize) -> Result<(Vec<(String, usize)>, usize), StoreError>;
-
-    /// If the catalog is pushed down: its sizes.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    async fn stats(&self) -> Result<PushedStats, StoreError>;
 }
 
 /// The store that several nodes share.

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use tokio::time::timeout;
 
 use super::answer::{Answer, Unusable, excerpt};
+use toolscout_base::breaker::Failing;
 use toolscout_base::config::{ApiKey, EndpointSettings, masked};
 use toolscout_base::tls::{is_loopback, root_cause};
 
@@ -75,6 +76,20 @@ impl Failure {
     /// No answer within this time.
     pub fn timeout(limit: Duration) -> Self {
         Failure::passing(format!("it did not answer within {} ms", limit.as_millis()))
+    }
+}
+
+impl Failing for Failure {
+    fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    fn is_about_request(&self) -> bool {
+        self.is_about_request
     }
 }
 

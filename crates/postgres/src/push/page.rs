@@ -27,10 +27,12 @@ impl PostgresStore {
 
     async fn read_page(&self, tables: Tables, page: &PageOf) -> Result<ListedTools, StoreError> {
         let mut transaction = self.pool.begin_with(BEGIN_READING).await?;
-        let Head {
-            tools: total,
-            generation,
-        } = head(&mut transaction, tables).await?;
+        let Head { tools, generation } = head(&mut transaction, tables).await?;
+        let kinds = kind_names(&page.kinds.iter().copied().collect());
+        let total = match kinds.as_slice() {
+            [kind] if *kind == Kind::Tool.as_str() => tools,
+            _ => count(&mut transaction, tables, &kinds).await?,
+        };
         // One more than the page has says whether there is another.
         let sql = format!(
             "SELECT id, hash, json, found FROM (
@@ -56,7 +58,7 @@ impl PostgresStore {
             .bind(text(&page.part))
             .bind(page.limit as i64 + 1)
             .bind(MAX_PAGE_BYTES)
-            .bind(kind_names(&page.kinds.iter().copied().collect()))
+            .bind(kinds)
             .fetch_all(&mut *transaction)
             .await?;
         let found: i64 = rows.first().map_or(Ok(0), |row| row.try_get("found"))?;
@@ -207,6 +209,23 @@ async fn head(connection: &mut PgConnection, tables: Tables) -> Result<Head, Sto
         tools: tools as usize,
         generation: generation as u64,
     })
+}
+
+/// The number of items of these kinds.
+async fn count(
+    connection: &mut PgConnection,
+    tables: Tables,
+    kinds: &[&str],
+) -> Result<usize, StoreError> {
+    let sql = format!(
+        "SELECT count(*) FROM {} WHERE kind = ANY($1)",
+        tables.tools()
+    );
+    let count: i64 = sqlx::query_scalar(AssertSqlSafe(sql))
+        .bind(kinds)
+        .fetch_one(connection)
+        .await?;
+    Ok(count as usize)
 }
 
 fn named_counts(

@@ -206,6 +206,7 @@ fn parts(
             &limits,
             Arc::clone(&metrics),
             None,
+            None,
         )),
         default_catalog: "default".into(),
         default_search,

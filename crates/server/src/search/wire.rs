@@ -367,8 +367,8 @@ pub struct TookMs {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct DegradedReport {
     /// The cause, for programs: `embedder_not_loaded`, `embedder_failed`, `no_embedder`,
-    /// `not_embedded`, `partly_embedded`, `damaged_vectors`, `ranker`, `memory`, `budget_exceeded`,
-    /// `store_unreachable`.
+    /// `not_embedded`, `partly_embedded`, `damaged_vectors`, `candidates`, `ranker`, `memory`,
+    /// `budget_exceeded`, `store_unreachable`.
     pub code: &'static str,
     /// What is missing.
     pub reason: String,

@@ -1,36 +1,50 @@
-//! A catalog that is pushed down: its tools are looked for in the store.
+//! A catalog whose tools are elsewhere: they are looked for in the store, or in a search engine that somebody else
+//! runs.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use parking_lot::RwLock;
+use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 use toolscout_index::{Filter, Query, Searcher, Tool, ToolId};
 
 use super::super::error::{ApiResult, pushed_down_unavailable};
-use super::{OpenCatalog, Shared};
+use super::OpenCatalog;
 use toolscout_base::clock::unix_ms;
 use toolscout_base::cpu_pool::CpuPool;
 use toolscout_finder::enrich;
 use toolscout_finder::finder::search::UsedTool;
 use toolscout_finder::finder::snapshot::SnapshotSource;
-use toolscout_state::shared::{ListedTools, PageOf, PushedStats, StoreError, TextsOf};
+use toolscout_state::shared::{ListedTools, PageOf, PushedStats, PushedTools, StoreError, TextsOf};
 
-/// The tools of a catalog that is pushed down.
-pub struct Pushed<'a>(&'a Shared);
+/// The tools of a catalog, where they are elsewhere.
+pub struct Pushed<'a> {
+    tools: &'a dyn PushedTools,
+    runtime: &'a Handle,
+}
 
 impl OpenCatalog {
-    /// Its tools, if it is pushed down.
+    /// Its tools, if they are elsewhere.
     pub fn pushed(&self) -> Option<Pushed<'_>> {
+        if let Some(elsewhere) = &self.elsewhere {
+            return Some(Pushed {
+                tools: &*elsewhere.tools,
+                runtime: &elsewhere.runtime,
+            });
+        }
         let shared = self.shared.as_ref()?;
-        shared.catalog.is_pushed_down().then_some(Pushed(shared))
+        shared.catalog.is_pushed_down().then(|| Pushed {
+            tools: &*shared.catalog,
+            runtime: shared.store.runtime(),
+        })
     }
 
     /// Number of tools.
     pub fn tool_count(&self) -> usize {
-        match &self.shared {
-            Some(shared) if shared.catalog.is_pushed_down() => shared.catalog.total(),
-            _ => self.searcher().tool_count(),
+        match self.pushed() {
+            Some(pushed) => pushed.tools.total(),
+            None => self.searcher().tool_count(),
         }
     }
 
@@ -80,7 +94,7 @@ impl OpenCatalog {
         match self.pushed() {
             Some(pushed) => {
                 let base = self.searcher();
-                let read = pushed.0.catalog.tools_with_texts(&base, &of).await;
+                let read = pushed.tools.tools_with_texts(&base, &of).await;
                 Ok(Arc::new(answered(read)?))
             }
             None => Ok(self.searcher()),
@@ -93,7 +107,7 @@ impl OpenCatalog {
     /// 503 where the tools are in the store and that is away.
     pub async fn count_texts(&self, pool: &CpuPool) -> ApiResult<usize> {
         match self.pushed() {
-            Some(pushed) => answered(pushed.0.catalog.count_texts().await),
+            Some(pushed) => answered(pushed.tools.count_texts().await),
             None => {
                 let searcher = self.searcher();
                 let count = move || enrich::ids_with_texts(&searcher, &[]).count();
@@ -110,12 +124,12 @@ impl OpenCatalog {
 
 impl Pushed<'_> {
     async fn searcher_for(&self, base: &Arc<Searcher>, query: &Query) -> ApiResult<Arc<Searcher>> {
-        let found = self.0.catalog.searcher_for(base, query).await;
+        let found = self.tools.searcher_for(base, query).await;
         Ok(Arc::new(answered(found)?))
     }
 
     async fn tool(&self, id: &ToolId) -> ApiResult<Option<Tool>> {
-        answered(self.0.catalog.tool(id).await)
+        answered(self.tools.tool(id).await)
     }
 
     /// A page of them.
@@ -123,7 +137,7 @@ impl Pushed<'_> {
     /// # Errors
     /// 503 without the store.
     pub async fn page(&self, page: &PageOf) -> ApiResult<ListedTools> {
-        answered(self.0.catalog.page(page).await)
+        answered(self.tools.page(page).await)
     }
 
     /// The ids of those that pass a filter.
@@ -131,7 +145,7 @@ impl Pushed<'_> {
     /// # Errors
     /// 503 without the store.
     pub async fn ids_passing(&self, filter: &Filter) -> ApiResult<Vec<ToolId>> {
-        answered(self.0.catalog.ids_passing(filter).await)
+        answered(self.tools.ids_passing(filter).await)
     }
 
     /// Their most frequent tags, with the number of tools, and how many different ones there are.
@@ -139,7 +153,7 @@ impl Pushed<'_> {
     /// # Errors
     /// 503 without the store.
     pub async fn tags(&self, limit: usize) -> ApiResult<(Vec<(String, usize)>, usize)> {
-        answered(self.0.catalog.tags(limit).await)
+        answered(self.tools.tags(limit).await)
     }
 
     /// Sizes.
@@ -147,7 +161,7 @@ impl Pushed<'_> {
     /// # Errors
     /// 503 without the store.
     pub async fn stats(&self) -> ApiResult<PushedStats> {
-        answered(self.0.catalog.stats().await)
+        answered(self.tools.stats().await)
     }
 }
 
@@ -189,7 +203,7 @@ impl ServedSnapshots {
 
     /// Waits for the store, on a thread that may block or on one of the server's runtime.
     fn wait<T>(pushed: &Pushed<'_>, work: impl Future<Output = ApiResult<T>>) -> ApiResult<T> {
-        block_in_place(|| pushed.0.store.block_on(work))
+        block_in_place(|| pushed.runtime.block_on(work))
     }
 }
 

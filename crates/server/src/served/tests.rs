@@ -13,6 +13,7 @@ fn registry(dir: &tempfile::TempDir, limits: Limits) -> ServedCatalogs {
         &limits,
         Arc::new(Metrics::new()),
         None,
+        None,
     )
 }
 

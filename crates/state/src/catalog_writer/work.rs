@@ -273,7 +273,9 @@ impl Applier {
                 }
             }
             // If a panic came after the commit, the changes change nothing the second time.
-            Err(WriteError::Catalog(_) | WriteError::Panicked) if group.len() > 1 => {
+            Err(WriteError::Catalog(_) | WriteError::Elsewhere | WriteError::Panicked)
+                if group.len() > 1 =>
+            {
                 for queued in group {
                     self.apply(vec![queued]);
                 }

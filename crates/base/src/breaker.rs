@@ -1,15 +1,23 @@
-//! Keeps searches from waiting for an endpoint that fails.
+//! Keeps searches from waiting for a server that fails.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::client::Failure;
-
 /// Pause after the first failure; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
+
+/// How a request failed, as far as it says something about the next one.
+pub trait Failing {
+    /// In words.
+    fn reason(&self) -> &str;
+    /// How long the server asks to wait.
+    fn retry_after(&self) -> Option<Duration>;
+    /// True where the server works and refuses this request for its content.
+    fn is_about_request(&self) -> bool;
+}
 
 /// Open after a failure: for a while no request is sent. Then one is, and its outcome decides.
 #[derive(Default)]
@@ -21,27 +29,27 @@ struct Failures {
     failures: u32,
     /// Nothing is sent before.
     closed_until: Option<Instant>,
-    /// True while a request tests whether the endpoint works again.
+    /// True while a request tests whether the server works again.
     is_tested: bool,
     /// What the last failure was.
     reason: String,
 }
 
 impl Breaker {
-    /// The endpoint has answered.
+    /// The server has answered.
     pub fn reset(&self) {
         *self.lock() = Failures::default();
     }
 
-    fn fail(&self, failure: &Failure) {
+    fn fail(&self, reason: &str, retry_after: Option<Duration>) {
         let mut state = self.lock();
         // Bounded, since a thousand times the first pause is far above the longest one.
         let doubled = FIRST_PAUSE * 2_u32.saturating_pow(state.failures.min(10));
-        let asked = failure.retry_after.unwrap_or_default();
+        let asked = retry_after.unwrap_or_default();
         state.failures = state.failures.saturating_add(1);
         state.closed_until = Some(Instant::now() + doubled.max(asked).min(MAX_PAUSE));
         state.is_tested = false;
-        state.reason.clone_from(&failure.reason);
+        reason.clone_into(&mut state.reason);
     }
 
     /// A request was not sent after all.
@@ -56,7 +64,7 @@ impl Breaker {
             return Ok(());
         };
         let left = until.saturating_duration_since(Instant::now());
-        // One request tests the endpoint; the others do not wait for what may fail again.
+        // One request tests the server; the others do not wait for what may fail again.
         if left.is_zero() && !state.is_tested {
             state.is_tested = true;
             return Ok(());
@@ -100,19 +108,21 @@ impl<S: AsRef<Breaker>> Permit<S> {
         &self.shared
     }
 
-    /// The request was not sent, which says nothing about the endpoint.
+    /// The request was not sent, which says nothing about the server.
     pub fn give_back(mut self) {
         self.is_open = false;
         (*self.shared).as_ref().give_back();
     }
 
     /// Tells the breaker how the request ended.
-    pub fn close(mut self, failure: Option<&Failure>) {
+    pub fn close<F: Failing>(mut self, failure: Option<&F>) {
         self.is_open = false;
         let breaker = (*self.shared).as_ref();
         match failure {
-            // A request that the endpoint refuses for its content says nothing about the next.
-            Some(failure) if !failure.is_about_request => breaker.fail(failure),
+            // A request that the server refuses for its content says nothing about the next.
+            Some(failure) if !failure.is_about_request() => {
+                breaker.fail(failure.reason(), failure.retry_after());
+            }
             _ => breaker.reset(),
         }
     }
@@ -123,7 +133,7 @@ impl<S: AsRef<Breaker>> Drop for Permit<S> {
         if self.is_open {
             (*self.shared)
                 .as_ref()
-                .fail(&Failure::unusable("the request was dropped".into()));
+                .fail("the request was dropped", None);
         }
     }
 }
@@ -138,11 +148,30 @@ mod tests {
         }
     }
 
+    /// A failure that is not about the request.
+    struct Failure(&'static str);
+
+    impl Failing for Failure {
+        fn reason(&self) -> &str {
+            self.0
+        }
+
+        fn retry_after(&self) -> Option<Duration> {
+            None
+        }
+
+        fn is_about_request(&self) -> bool {
+            false
+        }
+    }
+
+    const WORKED: Option<&Failure> = None;
+
     #[test]
     fn nothing_is_sent_for_a_while_after_a_failure_and_then_once() {
         let breaker = Arc::new(Breaker::default());
-        Permit::of(breaker.clone()).unwrap().close(None);
-        let failure = Failure::unusable("it is down".into());
+        Permit::of(breaker.clone()).unwrap().close(WORKED);
+        let failure = Failure("it is down");
         Permit::of(breaker.clone()).unwrap().close(Some(&failure));
         let refused = Permit::of(breaker.clone()).err().unwrap();
         assert!(

@@ -1,0 +1,239 @@
+//! Lists what an external engine has: pages of tools, ids, tags and sizes.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use toolscout_index::pushdown::SwitchedOff;
+use toolscout_index::{Filter, ToolId};
+use toolscout_state::shared::{ListedTools, PageOf, PushedStats, StoreError, TextsOf};
+
+use super::{ExternalCatalog, ReadTool, State, read_tool};
+use crate::elastic::total;
+use crate::failure::Failure;
+use crate::layout::Layout;
+use crate::query::{self, Passing};
+
+/// Ids that are read by one request, and in all.
+const PAGE: usize = 1000;
+const MAX_IDS: usize = 100_000;
+/// Servers and tags that are listed.
+const MAX_NAMES: usize = 1000;
+
+impl ExternalCatalog {
+    /// A page of tools.
+    pub(super) async fn list(&self, page: &PageOf) -> Result<ListedTools, StoreError> {
+        let state = self.0.state(None).await?;
+        let filter = Filter {
+            kinds: page.kinds.clone(),
+            servers: page.server.iter().cloned().collect(),
+            tags: page.tag.iter().cloned().collect(),
+            ..Filter::default()
+        };
+        let mut filters = vec![clause(&state.layout, &filter)];
+        if !page.part.is_empty() {
+            let pattern = format!("*{}*", escaped(&page.part));
+            filters.push(json!({ "wildcard": { state.layout.order(): {
+                "value": pattern, "case_insensitive": true,
+            } } }));
+        }
+        let after = page
+            .after
+            .as_deref()
+            .map(|after| key_of(&state.layout, after));
+        // One more than the page has says whether there is another.
+        let (read, _) = self
+            .read_page(&state, filters, after, page.limit + 1)
+            .await?;
+        let has_more = read.len() > page.limit;
+        let mut tools = Vec::with_capacity(read.len());
+        for read in read.into_iter().take(page.limit) {
+            tools.extend(read.map(|read| read.tool));
+        }
+        Ok(ListedTools {
+            has_more,
+            tools,
+            total: state.sketch.total as usize,
+            generation: state.generation,
+        })
+    }
+
+    /// Documents in their order, `None` for each that is no tool, and how many there are in all.
+    async fn read_page(
+        &self,
+        state: &State,
+        filters: Vec<Value>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<(Vec<Option<ReadTool>>, u64), Failure> {
+        let (layout, elastic) = (&state.layout, &self.0.elastic);
+        let source = json!(layout.source());
+        let search = query::page(
+            layout,
+            json!({ "bool": { "filter": filters } }),
+            after,
+            limit,
+            &source,
+        );
+        let mut answer = elastic.search_one(search, elastic.timeout()).await?;
+        let all = total(&answer).unwrap_or_default();
+        let Value::Array(hits) = answer["hits"]["hits"].take() else {
+            return Err(Failure::answer("hits"));
+        };
+        let mut read = Vec::with_capacity(hits.len());
+        for mut hit in hits {
+            read.push(read_tool(layout, hit["_source"].take()));
+        }
+        Ok((read, all))
+    }
+
+    /// The tools that are asked for, to be read.
+    pub(super) async fn to_be_read(&self, of: &TextsOf) -> Result<Vec<ReadTool>, StoreError> {
+        // All of them have no texts.
+        if of.have_texts == Some(true) {
+            return Ok(Vec::new());
+        }
+        let state = self.0.state(None).await?;
+        let filter = Filter {
+            servers: of.servers.iter().cloned().collect(),
+            ..Filter::default()
+        };
+        let mut filters = vec![clause(&state.layout, &filter)];
+        if let Some(tools) = &of.tools {
+            let ids: Vec<ToolId> = tools
+                .iter()
+                .filter_map(|id| ToolId::parse(id).ok())
+                .collect();
+            let of_ids = query::of_ids(&state.layout, &ids);
+            filters.push(of_ids["query"].clone());
+        }
+        let after = of
+            .after
+            .as_deref()
+            .map(|after| key_of(&state.layout, after));
+        let (read, _) = self.read_page(&state, filters, after, of.limit).await?;
+        Ok(read.into_iter().flatten().collect())
+    }
+
+    /// The ids of the tools that pass a filter.
+    pub(super) async fn list_ids(&self, filter: &Filter) -> Result<Vec<ToolId>, StoreError> {
+        let state = self.0.state(None).await?;
+        let filters = vec![clause(&state.layout, filter)];
+        let mut ids = Vec::new();
+        let mut after: Option<String> = None;
+        loop {
+            let (read, _) = self
+                .read_page(&state, filters.clone(), after.as_deref(), PAGE)
+                .await?;
+            let is_last = read.len() < PAGE;
+            for read in read.into_iter().flatten() {
+                after = Some(key_of(&state.layout, read.tool.id.as_str()).to_owned());
+                if filter.accepts(&read.tool) {
+                    ids.push(read.tool.id);
+                }
+            }
+            if is_last {
+                return Ok(ids);
+            }
+            if ids.len() >= MAX_IDS {
+                let reason = format!("more than {MAX_IDS} tools pass the filter; narrow it");
+                return Err(StoreError::Refused(reason));
+            }
+        }
+    }
+
+    /// The most frequent tags, with the number of their tools, and how many there are.
+    pub(super) async fn list_tags(
+        &self,
+        limit: usize,
+    ) -> Result<(Vec<(String, usize)>, usize), StoreError> {
+        let state = self.0.state(None).await?;
+        let field = match &state.layout {
+            Layout::Own(_) => Some("tags"),
+            Layout::Mapped(fields) => fields.tags.as_deref(),
+        };
+        let tags = self.counted(field, limit.min(MAX_NAMES)).await?;
+        let count = tags.len();
+        Ok((tags, count))
+    }
+
+    /// Sizes.
+    pub(super) async fn sizes(&self) -> Result<PushedStats, StoreError> {
+        let state = self.0.state(None).await?;
+        let field = match &state.layout {
+            Layout::Own(_) => Some("server"),
+            Layout::Mapped(fields) => fields.server.as_deref(),
+        };
+        let mut servers = self.counted(field, MAX_NAMES).await?;
+        servers.sort_unstable();
+        let tools = state.sketch.total as usize;
+        let mut vectors = Vec::new();
+        if let Layout::Own(own) = &state.layout {
+            vectors.extend(own.embedders.iter().map(|kept| (kept.id.clone(), tools)));
+        }
+        let path = format!("{}/_stats/store", self.0.elastic.index());
+        // A key that may only read the index may not see its size.
+        let sizes = self.ask(Method::GET, &path).await.unwrap_or_default();
+        let bytes = sizes["_all"]["primaries"]["store"]["size_in_bytes"].as_u64();
+        Ok(PushedStats {
+            tools,
+            generation: state.generation,
+            servers,
+            vectors,
+            bytes: bytes.unwrap_or_default(),
+        })
+    }
+
+    /// The most frequent values of a field, each with the number of its documents.
+    async fn counted(
+        &self,
+        field: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, usize)>, Failure> {
+        let Some(field) = field else {
+            return Ok(Vec::new());
+        };
+        let elastic = &self.0.elastic;
+        let search = json!({ "size": 0, "aggs": { "values": { "terms": {
+            "field": field, "size": limit.max(1), "order": [{ "_count": "desc" }, { "_key": "asc" }],
+        } } } });
+        let answer = elastic.search_one(search, elastic.timeout()).await?;
+        let buckets = answer["aggregations"]["values"]["buckets"].as_array();
+        let mut counts = Vec::new();
+        for bucket in buckets.into_iter().flatten() {
+            if let (Some(key), Some(count)) = (bucket["key"].as_str(), bucket["doc_count"].as_u64())
+            {
+                counts.push((key.to_owned(), count as usize));
+            }
+        }
+        Ok(counts)
+    }
+}
+
+fn clause(layout: &Layout, filter: &Filter) -> Value {
+    let off = SwitchedOff::default();
+    let passing = Passing {
+        layout,
+        filter,
+        off: &off,
+    };
+    passing.clause()
+}
+
+/// What a tool is listed by.
+fn key_of<'a>(layout: &Layout, id: &'a str) -> &'a str {
+    match layout {
+        Layout::Own(_) => id,
+        Layout::Mapped(_) => id.split_once('/').map_or(id, |(_, name)| name),
+    }
+}
+
+/// A text in which the engine's wildcards stand for themselves.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '*' | '?' | '\\') {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}

@@ -1,0 +1,229 @@
+//! Sends requests to the servers of one address: the first that answers, within a time and a size.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::redirect::Policy;
+use reqwest::{Method, Response, Url};
+use serde_json::Value;
+use tokio::time::timeout;
+use toolscout_base::breaker::{Breaker, Permit};
+use toolscout_base::config::ExternalSettings;
+use toolscout_base::tls::{is_loopback, root_cause};
+
+use crate::failure::{Cause, Failure};
+
+/// Longest wait for a connection, so that another server can be asked in time.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Connections are closed after this much rest, before the servers close them.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes of an answer that are read.
+pub const MAX_ANSWER_BYTES: usize = 64 << 20;
+
+/// What is sent with a request.
+pub enum Body {
+    /// Nothing.
+    None,
+    /// One document.
+    Json(Value),
+    /// Lines, each a document: `_bulk` and `_msearch`.
+    Lines(String),
+}
+
+/// A connection to the servers of one address.
+pub struct Client {
+    http: reqwest::Client,
+    servers: Vec<Arc<OneServer>>,
+    /// The server that answered last.
+    preferred: AtomicUsize,
+    shown: String,
+}
+
+struct OneServer {
+    url: Url,
+    breaker: Breaker,
+}
+
+impl AsRef<Breaker> for OneServer {
+    fn as_ref(&self) -> &Breaker {
+        &self.breaker
+    }
+}
+
+impl Client {
+    /// A client; nothing is sent yet.
+    ///
+    /// # Errors
+    /// What is wrong with the address or the key.
+    pub fn new(settings: &ExternalSettings, urls: &[Url]) -> Result<Self, Failure> {
+        let refused = |reason: String| Failure::new(Cause::Key, reason);
+        if let (Some(variable), None) = (settings.secret_env(), &settings.secret) {
+            return Err(refused(format!(
+                "its key is missing: set the variable {variable}"
+            )));
+        }
+        let mut headers = HeaderMap::new();
+        if let Some(secret) = &settings.secret {
+            let value = match &settings.user {
+                Some(user) => {
+                    let pair = format!("{user}:{}", secret.expose());
+                    format!("Basic {}", BASE64_STANDARD.encode(pair))
+                }
+                None => format!("ApiKey {}", secret.expose()),
+            };
+            let Ok(mut value) = HeaderValue::from_str(&value) else {
+                return Err(refused(
+                    "its key has characters that cannot be sent; write the encoded form of it"
+                        .to_owned(),
+                ));
+            };
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        let mut builder = toolscout_base::tls::client()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .default_headers(headers)
+            // A redirect would take the key to another address.
+            .redirect(Policy::none());
+        if urls.iter().all(is_loopback) {
+            builder = builder.no_proxy();
+        }
+        let http = builder
+            .build()
+            .map_err(|error| refused(root_cause(&error)))?;
+        let mut servers = Vec::with_capacity(urls.len());
+        for url in urls {
+            servers.push(Arc::new(OneServer {
+                url: url.clone(),
+                breaker: Breaker::default(),
+            }));
+        }
+        Ok(Client {
+            http,
+            servers,
+            preferred: AtomicUsize::new(0),
+            shown: settings.store.to_string(),
+        })
+    }
+
+    /// The address, for messages.
+    pub fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// Asks one server after another until one answers, within a time for all of them. So a request may arrive
+    /// twice, and has to have the same effect then.
+    ///
+    /// # Errors
+    /// The [`Failure`] of the last server.
+    pub async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Body,
+        limit: Duration,
+    ) -> Result<Value, Failure> {
+        let start = Instant::now();
+        let first = self.preferred.load(Ordering::Relaxed);
+        let mut last = None;
+        for turn in 0..self.servers.len() {
+            let place = (first + turn) % self.servers.len();
+            let left = limit.saturating_sub(start.elapsed());
+            // A server that hangs leaves time for the others.
+            let share = left / (self.servers.len() - turn) as u32;
+            match self.ask_one(place, &method, path, body, share).await {
+                Err(failure) if failure.cause == Cause::Away => last = Some(failure),
+                outcome => {
+                    self.preferred.store(place, Ordering::Relaxed);
+                    return outcome.map_err(|failure| failure.at(&self.shown));
+                }
+            }
+        }
+        let failure = last.unwrap_or_else(|| Failure::timeout(limit));
+        Err(failure.at(&self.shown))
+    }
+
+    async fn ask_one(
+        &self,
+        place: usize,
+        method: &Method,
+        path: &str,
+        body: &Body,
+        limit: Duration,
+    ) -> Result<Value, Failure> {
+        let server = &self.servers[place];
+        let permit =
+            Permit::of(Arc::clone(server)).map_err(|reason| Failure::new(Cause::Away, reason))?;
+        let answer = match timeout(limit, self.send(&server.url, method, path, body)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Failure::timeout(limit)),
+        };
+        permit.close(answer.as_ref().err());
+        answer
+    }
+
+    async fn send(
+        &self,
+        server: &Url,
+        method: &Method,
+        path: &str,
+        body: &Body,
+    ) -> Result<Value, Failure> {
+        let Ok(url) = server.join(path) else {
+            let reason = format!("the path {path:?} is none");
+            return Err(Failure::new(Cause::Request, reason));
+        };
+        let request = self.http.request(method.clone(), url);
+        let request = match body {
+            Body::None => request,
+            Body::Json(json) => request.json(json),
+            Body::Lines(lines) => request
+                .header(CONTENT_TYPE, "application/x-ndjson")
+                .body(lines.clone()),
+        };
+        let unreachable = |error: reqwest::Error| Failure::new(Cause::Away, root_cause(&error));
+        let response = request.send().await.map_err(unreachable)?;
+        let status = response.status();
+        let retry_after = retry_after(&response);
+        let bytes = read(response).await?;
+        let json: Option<Value> = serde_json::from_slice(&bytes).ok();
+        if status.is_success() {
+            return json.ok_or_else(|| Failure::answer("JSON"));
+        }
+        let error = json.map(|json| json["error"].clone()).unwrap_or_default();
+        Err(Failure {
+            retry_after,
+            ..Failure::of_status(status, &error)
+        })
+    }
+}
+
+fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
+    seconds.trim().parse().ok().map(Duration::from_secs)
+}
+
+async fn read(mut response: Response) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) if bytes.len() + chunk.len() <= MAX_ANSWER_BYTES => {
+                bytes.extend_from_slice(&chunk);
+            }
+            Ok(Some(_)) => {
+                let reason = format!(
+                    "its answer has more than {} MiB; ask for fewer candidates",
+                    MAX_ANSWER_BYTES >> 20
+                );
+                return Err(Failure::new(Cause::Answer, reason));
+            }
+            Ok(None) => return Ok(bytes),
+            Err(error) => return Err(Failure::new(Cause::Away, root_cause(&error))),
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! What an engine is asked, as JSON: pure functions of a query and a layout.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+use toolscout_base::config::ExternalProduct;
+use toolscout_index::pushdown::{AskedName, CatalogStatistics, ProbeTerm, SwitchedOff, TextTerms};
+use toolscout_index::{Filter, Kind, ToolId};
+
+use crate::layout::{KeptEmbedder, Layout, TERMS};
+
+/// Terms of a text that are looked for: those that are worth most.
+pub const MAX_TERMS: usize = 16;
+/// Ids that a filter may name. The engines allow 65,536 terms in one clause.
+pub const MAX_IDS: usize = 60_000;
+/// Neighbours that a search of vectors looks at, per neighbour that is wanted, and at most.
+const LOOK_AROUND: usize = 2;
+const MAX_LOOK_AROUND: usize = 10_000;
+
+/// Which documents may be candidates.
+pub struct Passing<'a> {
+    pub layout: &'a Layout,
+    pub filter: &'a Filter,
+    pub off: &'a SwitchedOff,
+}
+
+impl Passing<'_> {
+    /// The clause for `bool.filter`.
+    pub fn clause(&self) -> Value {
+        let (mut must, mut must_not) = (Vec::new(), Vec::new());
+        let needs = |field: &str, values: Vec<&str>, clauses: &mut Vec<Value>| {
+            if !values.is_empty() {
+                clauses.push(json!({ "terms": { field: values } }));
+            }
+        };
+        let strings = |values: &mut dyn Iterator<Item = &String>| -> Vec<String> {
+            values.cloned().collect()
+        };
+        let (filter, off) = (self.filter, self.off);
+        let servers = strings(&mut filter.servers.iter());
+        let tags = strings(&mut filter.tags.iter());
+        match self.layout {
+            Layout::Own(_) => {
+                let kinds = Kind::ALL
+                    .into_iter()
+                    .filter(|kind| filter.accepts_kind(*kind));
+                needs("kind", kinds.map(Kind::as_str).collect(), &mut must);
+                needs("server", refs(&servers), &mut must);
+                needs("tags", refs(&tags), &mut must);
+                if filter.ids.len() <= MAX_IDS {
+                    needs(
+                        "id",
+                        filter.ids.iter().map(String::as_str).collect(),
+                        &mut must,
+                    );
+                }
+                for (field, wanted) in [
+                    ("read_only", filter.read_only),
+                    ("destructive", filter.destructive),
+                ] {
+                    if let Some(wanted) = wanted {
+                        must.push(json!({ "term": { field: wanted } }));
+                    }
+                }
+                needs("id", refs(&off.tools), &mut must_not);
+                needs("server", refs(&off.servers), &mut must_not);
+                needs("tags", refs(&off.tags), &mut must_not);
+            }
+            // The engine of toolscout applies the whole filter to what comes back, so the rest is only less exact.
+            Layout::Mapped(fields) => {
+                if let Some(field) = &fields.server {
+                    needs(field, refs(&servers), &mut must);
+                    needs(field, refs(&off.servers), &mut must_not);
+                }
+                if let Some(field) = &fields.tags {
+                    needs(field, refs(&tags), &mut must);
+                    needs(field, refs(&off.tags), &mut must_not);
+                }
+                must.push(json!({ "exists": { "field": fields.name } }));
+            }
+        }
+        json!({ "bool": { "filter": must, "must_not": must_not } })
+    }
+}
+
+fn refs(values: &[String]) -> Vec<&str> {
+    values.iter().map(String::as_str).collect()
+}
+
+/// Documents by words, the best first.
+pub fn by_words(words: Value, passing: &Value, size: usize) -> Value {
+    json!({
+        "size": size, "_source": false, "track_total_hits": false,
+        "query": { "bool": { "must": [words], "filter": [passing] } },
+    })
+}
+
+/// The words of a text in an index that toolscout has written. The engine multiplies by its own inverse document
+/// frequency, so that is divided out: what a term is worth is what toolscout says.
+pub fn own_words(terms: &[ProbeTerm], statistics: &CatalogStatistics) -> Value {
+    let mut should = Vec::new();
+    for term in terms.iter().take(MAX_TERMS) {
+        let with = statistics.frequency(&term.term) as f64;
+        let all = (statistics.tools as f64).max(with);
+        let idf = (1.0 + (all - with + 0.5) / (with + 0.5)).ln();
+        let boost = (f64::from(term.gain) / idf.max(1e-3)).clamp(1e-3, 1e3);
+        should.push(json!({ "term": { TERMS: { "value": term.term, "boost": boost } } }));
+    }
+    json!({ "bool": { "should": should, "minimum_should_match": 1 } })
+}
+
+/// The words of a text in an index that somebody else fills, whose own analyzer reads them.
+pub fn mapped_words(text: &TextTerms, further: &[String], fields: &[String]) -> Value {
+    let words = text.own.iter().chain(&text.added);
+    let words: Vec<&str> = words
+        .map(|term| term.word.as_str())
+        .take(4 * MAX_TERMS)
+        .collect();
+    let all = [words, refs(further)].concat().join(" ");
+    json!({ "multi_match": { "query": all, "fields": fields, "type": "most_fields" } })
+}
+
+/// The nearest documents by one vector, in each of these fields.
+pub fn by_vector(
+    product: ExternalProduct,
+    fields: &[String],
+    vector: &[f32],
+    passing: &Value,
+    nearest: usize,
+) -> Value {
+    // The scores of several fields are added up, and nothing that one field finds is to be cut off.
+    let size = nearest * fields.len().max(1);
+    let mut clauses = Vec::with_capacity(fields.len());
+    for field in fields {
+        clauses.push(match product {
+            ExternalProduct::Elasticsearch => json!({
+                "field": field, "query_vector": vector, "k": nearest, "filter": passing,
+                "num_candidates": (nearest * LOOK_AROUND).clamp(100, MAX_LOOK_AROUND).max(nearest),
+            }),
+            ExternalProduct::OpenSearch => json!({
+                "knn": { field: { "vector": vector, "k": nearest, "filter": passing } },
+            }),
+        });
+    }
+    let mut search = json!({ "size": size, "_source": false, "track_total_hits": false });
+    match product {
+        ExternalProduct::Elasticsearch => search["knn"] = clauses.into(),
+        ExternalProduct::OpenSearch => search["query"] = json!({ "bool": { "should": clauses } }),
+    }
+    search
+}
+
+/// The documents whose names a text may be.
+pub fn named(layout: &Layout, name: &AskedName, size: usize) -> Option<Value> {
+    let Layout::Own(_) = layout else {
+        // The words of the name find them.
+        return None;
+    };
+    let mut should = vec![
+        json!({ "term": { "name_key": { "value": name.key, "boost": 4.0 } } }),
+        json!({ "term": { "full_key": { "value": name.key, "boost": 4.0 } } }),
+    ];
+    if name.may_be_suffix {
+        // A key has letters and digits only, so there is nothing to escape.
+        should.push(json!({ "wildcard": { "name_key": { "value": format!("*{}", name.key) } } }));
+    }
+    Some(json!({
+        "size": size, "_source": false, "track_total_hits": false,
+        "query": { "bool": { "should": should, "minimum_should_match": 1 } },
+    }))
+}
+
+/// The documents of these tools.
+pub fn of_ids(layout: &Layout, ids: &[ToolId]) -> Value {
+    let clauses: Vec<Value> = match layout {
+        Layout::Own(_) => {
+            let ids: Vec<&str> = ids.iter().map(ToolId::as_str).collect();
+            vec![json!({ "terms": { "id": ids } })]
+        }
+        Layout::Mapped(fields) => ids
+            .iter()
+            .map(|id| {
+                let mut both = vec![json!({ "term": { &fields.name: id.name() } })];
+                if let Some(field) = &fields.server
+                    && id.server() != fields.default_server
+                {
+                    both.push(json!({ "term": { field: id.server() } }));
+                }
+                json!({ "bool": { "filter": both } })
+            })
+            .collect(),
+    };
+    json!({
+        "size": ids.len(), "_source": false, "track_total_hits": false,
+        "query": { "bool": { "should": clauses, "minimum_should_match": 1 } },
+    })
+}
+
+/// All that pass, counted; the first of them, up to `size`.
+pub fn all(layout: &Layout, passing: &Value, size: usize) -> Value {
+    json!({
+        "size": size, "_source": false, "track_total_hits": true,
+        "query": { "bool": { "filter": [passing] } }, "sort": [{ layout.order(): "asc" }],
+    })
+}
+
+/// Some of all documents, the same each time.
+pub fn sample(layout: &Layout, from: usize, size: usize, source: &Value) -> Value {
+    let all = json!({ "exists": { "field": layout.order() } });
+    json!({
+        "from": from, "size": size, "_source": source, "track_total_hits": true,
+        "query": { "function_score": {
+            "query": { "bool": { "filter": [all] } }, "boost_mode": "replace",
+            "random_score": { "seed": 1, "field": "_seq_no" },
+        } },
+    })
+}
+
+/// A page of documents by their order, with some of their fields.
+pub fn page(
+    layout: &Layout,
+    query: Value,
+    after: Option<&str>,
+    size: usize,
+    source: &Value,
+) -> Value {
+    let mut search = json!({
+        "size": size, "_source": source, "track_total_hits": true,
+        "query": query, "sort": [{ layout.order(): "asc" }],
+    });
+    if let Some(after) = after {
+        search["search_after"] = json!([after]);
+    }
+    search
+}
+
+/// How many documents have each of these words.
+pub fn frequencies(layout: &Layout, terms: &HashMap<String, String>) -> Value {
+    let mut filters = serde_json::Map::new();
+    for (term, word) in terms {
+        filters.insert(
+            term.clone(),
+            match layout {
+                Layout::Own(_) => json!({ "term": { TERMS: term } }),
+                Layout::Mapped(fields) => {
+                    json!({ "multi_match": { "query": word, "fields": fields.search } })
+                }
+            },
+        );
+    }
+    json!({
+        "size": 0, "track_total_hits": true,
+        "aggs": { "words": { "filters": { "filters": filters } } },
+    })
+}
+
+/// The fields of an embedder's vectors; none if the index has none of it.
+pub fn vector_fields<'a>(layout: &'a Layout, embedder: &str, length: usize) -> Vec<String> {
+    match layout {
+        Layout::Own(own) => {
+            let is_it = |kept: &&'a KeptEmbedder| kept.id == embedder && kept.dimensions == length;
+            let kept = own.embedders.iter().find(is_it);
+            kept.map(|kept| kept.fields.clone()).unwrap_or_default()
+        }
+        Layout::Mapped(fields) => match (&fields.vector, &fields.vector_embedder) {
+            (Some(field), Some(of)) if of == embedder => vec![field.clone()],
+            _ => Vec::new(),
+        },
+    }
+}
