@@ -80,6 +80,16 @@ fn the_database_filters_by_kind() {
         let (here, there) = (node.get(&path), alone.get(&path));
         assert_eq!(here.body["tools"], there.body["tools"], "{query}");
     }
+    let path = "/v1/catalogs/default";
+    let (here, there) = (node.get(path), alone.get(path));
+    for counted in ["tools", "servers"] {
+        assert_eq!(here.body[counted], there.body[counted], "{counted}");
+    }
+    for kinds in ["tool", "skill", "skill,tool"] {
+        let path = format!("{path}/tools?limit=1&kind={kinds}");
+        let (here, there) = (node.get(&path), alone.get(&path));
+        assert_eq!(here.body["total"], there.body["total"], "{kinds}");
+    }
     let others = "SELECT others FROM toolscout.pushed_catalogs";
     assert_eq!(cluster.postgres.query(others), "600");
     let removed = node.delete("/v1/catalogs/default/tools?tag=weekly");

@@ -727,3 +727,41 @@ fn after_any_changes_the_counts_are_those_from_nothing() {
     pushed.assert_found_as_alone(tools.values().map(|tool| (tool, None)), queries);
     pushed.close();
 }
+
+#[test]
+#[ignore = "needs PostgreSQL: scripts/postgres.sh"]
+fn tools_that_are_switched_off_take_no_place_among_the_candidates() {
+    let cluster = Cluster::new();
+    let tools = generated(1500);
+    let (alone, _folder) = single(&tools);
+    let node = pushing(&cluster, 0, 60);
+    write_all(&node, "default", &tools);
+    until_pushed(&node, "default");
+    let body = json!({ "query": "archive the signed contract", "k": 10 });
+    // All that is found first, so that nothing but what is switched off would fill the candidates.
+    let mut off = serde_json::Map::new();
+    for id in ids(&alone.search(
+        "default",
+        &json!({ "query": "archive the signed contract", "k": 50 }),
+    )) {
+        off.insert(id, 0.into());
+    }
+    let words = json!({ "boosts": { "tools": off } });
+    for node in [&node, &alone] {
+        let put = node.put("/v1/catalogs/default/words", &words);
+        assert_eq!(put.status, 200, "{put:?}");
+    }
+    let generation = node.get("/v1/catalogs/default").body["generation"].clone();
+    node.until("/v1/catalogs/default", |answer| {
+        answer.body["generation"] == generation
+    });
+    let (here, there) = (
+        ids(&node.search("default", &body)),
+        ids(&alone.search("default", &body)),
+    );
+    assert!(
+        here.iter()
+            .all(|id| !words["boosts"]["tools"].get(id).is_some_and(|off| off == 0))
+    );
+    assert!(recall(&there, &here) >= 0.7, "{here:?} {there:?}");
+}

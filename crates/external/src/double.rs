@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -33,6 +33,8 @@ pub enum Fault {
     Searches(&'static str, u16, Value),
     /// No answer at all.
     Silence,
+    /// An answer as always, before what comes next.
+    Nothing,
 }
 
 /// An error as the engines write it.
@@ -69,6 +71,8 @@ struct Index {
     documents: BTreeMap<String, Document>,
     /// What searches see.
     refreshed: BTreeMap<String, Document>,
+    /// What was read of that so far.
+    read: search::Read,
 }
 
 #[derive(Clone)]
@@ -97,6 +101,7 @@ impl Double {
         let address = listener.local_addr().expect("an address");
         let router = Router::new()
             .fallback(answer)
+            .layer(DefaultBodyLimit::disable())
             .with_state(Arc::clone(&shared));
         let server = tokio::spawn(async move {
             let _ = axum::serve(listener, router).await;
@@ -184,6 +189,7 @@ impl Index {
     }
 
     fn refresh(&mut self) {
+        self.read = search::Read::default();
         self.refreshed = self.documents.clone();
         self.refreshed
             .retain(|_, document| document.source.is_some());
@@ -227,11 +233,11 @@ type Answer = Result<Value, (u16, Value)>;
 async fn answer(
     State(shared): State<Arc<Shared>>,
     method: Method,
-    path: Path<String>,
+    uri: Uri,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    respond(&shared, &method, &path, &headers, &body).await
+    respond(&shared, &method, uri.path(), &headers, &body).await
 }
 
 async fn respond(

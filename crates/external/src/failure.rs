@@ -97,11 +97,14 @@ impl Failure {
             ),
             _ => (Cause::Away, "look at its own log"),
         };
-        let kind = if kind.is_empty() { "" } else { kind };
         let status = status.as_u16();
+        let named = match kind {
+            "" => String::new(),
+            kind => format!(" ({kind})"),
+        };
         Failure::new(
             cause,
-            format!("status {status} {kind}: {said}; {next_step}"),
+            format!("status {status}{named}: {said}; {next_step}"),
         )
     }
 

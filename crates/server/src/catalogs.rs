@@ -268,7 +268,7 @@ impl From<PushedStats> for CatalogStats {
         // The embedder that is farthest behind decides.
         let mut pending_embeddings = 0;
         for (_, embedded) in &stats.vectors {
-            pending_embeddings = pending_embeddings.max(stats.tools.saturating_sub(*embedded));
+            pending_embeddings = pending_embeddings.max(stats.items.saturating_sub(*embedded));
         }
         CatalogStats {
             tools: stats.tools,

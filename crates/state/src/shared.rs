@@ -146,11 +146,13 @@ pub struct ListedTools {
 pub struct PushedStats {
     /// Number of tools.
     pub tools: usize,
+    /// Number of items of all kinds.
+    pub items: usize,
     /// The last commit.
     pub generation: u64,
     /// Servers with the number of their tools, by name, a thousand at most.
     pub servers: Vec<(String, usize)>,
-    /// Embedders with the number of tools that have all of their vectors.
+    /// Embedders with the number of items that have all of their vectors.
     pub vectors: Vec<(String, usize)>,
     /// Bytes of the tables and indexes that searches need, on the disk of the database.
     pub bytes: u64,

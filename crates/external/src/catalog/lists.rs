@@ -175,6 +175,7 @@ impl ExternalCatalog {
         let bytes = sizes["_all"]["primaries"]["store"]["size_in_bytes"].as_u64();
         Ok(PushedStats {
             tools,
+            items: tools,
             generation: state.generation,
             servers,
             vectors,

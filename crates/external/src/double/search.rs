@@ -2,16 +2,34 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use toolscout_base::config::ExternalProduct;
 
-use super::{Answer, Document, Index, MAX_WINDOW, error};
+use super::{Answer, Index, MAX_WINDOW, error};
 use crate::layout::at;
 
 /// The parameters of BM25 that an index has by default.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
+
+/// What was read of the documents of an index, by field.
+#[derive(Default)]
+pub struct Read {
+    words: Mutex<HashMap<String, Arc<FieldWords>>>,
+    vectors: Mutex<HashMap<String, Arc<HashMap<String, Vec<f64>>>>>,
+}
+
+/// The words of a field.
+#[derive(Default)]
+struct FieldWords {
+    /// Of each document that has some.
+    lengths: HashMap<String, f64>,
+    /// How often each document has a word.
+    counts: HashMap<String, HashMap<String, f64>>,
+}
 
 /// A search of one index.
 struct Search<'a> {
@@ -142,19 +160,18 @@ fn values<'a>(source: &'a Value, field: &str) -> Vec<&'a Value> {
 type Scores<'a> = HashMap<&'a str, f64>;
 
 impl<'a> Search<'a> {
-    fn documents(&self) -> impl Iterator<Item = (&'a str, &'a Value, &'a Document)> + use<'a> {
+    fn documents(&self) -> impl Iterator<Item = (&'a str, &'a Value)> + use<'a> {
         let documents = self.index.refreshed.iter();
-        documents
-            .filter_map(|(id, document)| Some((id.as_str(), document.source.as_ref()?, document)))
+        documents.filter_map(|(id, document)| Some((id.as_str(), document.source.as_ref()?)))
     }
 
     fn all(&self) -> Scores<'a> {
-        self.documents().map(|(id, _, _)| (id, 1.0)).collect()
+        self.documents().map(|(id, _)| (id, 1.0)).collect()
     }
 
     fn matching(&self, matches: impl Fn(&Value) -> bool) -> Scores<'a> {
         let mut scores = HashMap::new();
-        for (id, source, _) in self.documents() {
+        for (id, source) in self.documents() {
             if matches(source) {
                 scores.insert(id, 1.0);
             }
@@ -290,28 +307,55 @@ impl<'a> Search<'a> {
             similarity["k1"].as_f64().unwrap_or(K1),
             similarity["b"].as_f64().unwrap_or(B),
         );
-        let (mut lengths, mut counts) = (HashMap::new(), HashMap::new());
-        for (id, source, _) in self.documents() {
-            let words = words(at(source, field), is_whitespace);
-            if words.is_empty() {
-                continue;
-            }
-            let count = words.iter().filter(|other| *other == word).count();
-            if count > 0 {
-                counts.insert(id, count as f64);
-            }
-            lengths.insert(id, words.len() as f64);
-        }
-        let all = lengths.len() as f64;
-        let average = lengths.values().sum::<f64>() / all.max(1.0);
+        let read = self.field_words(field, is_whitespace);
+        let none = HashMap::new();
+        let counts = read.counts.get(word).unwrap_or(&none);
+        let all = read.lengths.len() as f64;
+        let average = read.lengths.values().sum::<f64>() / all.max(1.0);
         let with = counts.len() as f64;
         let idf = (1.0 + (all - with + 0.5) / (with + 0.5)).ln();
         let mut scores = HashMap::new();
-        for (id, count) in counts {
-            let norm = k1 * (1.0 - b + b * lengths[id] / average);
-            scores.insert(id, boost * idf * count / (count + norm));
+        for (id, _) in self.documents() {
+            if let Some(count) = counts.get(id) {
+                let norm = k1 * (1.0 - b + b * read.lengths[id] / average);
+                scores.insert(id, boost * idf * count / (count + norm));
+            }
         }
         scores
+    }
+
+    fn field_words(&self, field: &str, is_whitespace: bool) -> Arc<FieldWords> {
+        let mut known = self.index.read.words.lock();
+        let read = known.entry(field.to_owned()).or_insert_with(|| {
+            let mut read = FieldWords::default();
+            for (id, source) in self.documents() {
+                let words = words(at(source, field), is_whitespace);
+                if !words.is_empty() {
+                    read.lengths.insert(id.to_owned(), words.len() as f64);
+                }
+                for word in words {
+                    let of_word = read.counts.entry(word).or_default();
+                    *of_word.entry(id.to_owned()).or_default() += 1.0;
+                }
+            }
+            Arc::new(read)
+        });
+        Arc::clone(read)
+    }
+
+    fn vectors(&self, field: &str) -> Arc<HashMap<String, Vec<f64>>> {
+        let mut known = self.index.read.vectors.lock();
+        let read = known.entry(field.to_owned()).or_insert_with(|| {
+            let mut read = HashMap::new();
+            for (id, source) in self.documents() {
+                let vector = numbers(at(source, field));
+                if !vector.is_empty() {
+                    read.insert(id.to_owned(), vector);
+                }
+            }
+            Arc::new(read)
+        });
+        Arc::clone(read)
     }
 
     fn multi_match(&self, of: &Value) -> Scores<'a> {
@@ -357,10 +401,10 @@ impl<'a> Search<'a> {
             filter => self.scores(filter)?,
         };
         let mut all = Vec::new();
-        for (id, source, _) in self.documents() {
-            let own = numbers(at(source, field));
-            if passing.contains_key(id) && !own.is_empty() {
-                all.push((id, (1.0 + cosine(&own, &wanted)) / 2.0));
+        let vectors = self.vectors(field);
+        for id in passing.into_keys() {
+            if let Some(own) = vectors.get(id) {
+                all.push((id, f64::midpoint(1.0, cosine(own, &wanted))));
             }
         }
         all.sort_unstable_by(|(one, a), (other, b)| b.total_cmp(a).then(one.cmp(other)));

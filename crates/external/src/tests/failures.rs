@@ -61,7 +61,7 @@ async fn a_write_that_ends_half_way_goes_on_and_nothing_is_seen_of_it_before() {
     let own = catalog(&folder, "own", &tools(30));
     let (double, settings) = elasticsearch().await;
     // The first batch is written, and the second finds the index read-only.
-    double.fail("_bulk", Fault::Items(1000, 200, Value::Null));
+    double.fail("_bulk", Fault::Nothing);
     double.fail("_bulk", Fault::Status(403, read_only()));
     let failure = failed(&settings, &own.searcher()).await;
     assert_eq!(failure.cause, Cause::ReadOnly, "{failure}");
@@ -73,7 +73,7 @@ async fn a_write_that_ends_half_way_goes_on_and_nothing_is_seen_of_it_before() {
     assert_eq!(unseen.unwrap_err().cause, Cause::Missing);
     let done = written(&settings, &own.searcher()).await;
     assert_eq!(done.written + done.unchanged, 720);
-    assert!(done.unchanged >= 499, "{done:?}");
+    assert!(done.unchanged >= 100 && done.written >= 100, "{done:?}");
     assert_eq!(double.indexes(), [done.index]);
 }
 

@@ -27,7 +27,9 @@ impl PostgresStore {
 
     async fn read_page(&self, tables: Tables, page: &PageOf) -> Result<ListedTools, StoreError> {
         let mut transaction = self.pool.begin_with(BEGIN_READING).await?;
-        let Head { tools, generation } = head(&mut transaction, tables).await?;
+        let Head {
+            tools, generation, ..
+        } = head(&mut transaction, tables).await?;
         let kinds = kind_names(&page.kinds.iter().copied().collect());
         let total = match kinds.as_slice() {
             [kind] if *kind == Kind::Tool.as_str() => tools,
@@ -155,7 +157,11 @@ impl PostgresStore {
 
     async fn read_stats(&self, tables: Tables) -> Result<PushedStats, StoreError> {
         let mut connection = self.pool.acquire().await?;
-        let Head { tools, generation } = head(&mut connection, tables).await?;
+        let Head {
+            tools,
+            items,
+            generation,
+        } = head(&mut connection, tables).await?;
         let table = tables.tools();
         let sql = format!(
             "SELECT server, count(*) AS tools FROM {table} WHERE kind = '{}'
@@ -178,6 +184,7 @@ impl PostgresStore {
         .await?;
         Ok(PushedStats {
             tools,
+            items,
             generation,
             servers: named_counts(&servers, "server")?,
             vectors: embedders
@@ -193,20 +200,22 @@ impl PostgresStore {
 struct Head {
     /// Items that are tools.
     tools: usize,
+    items: usize,
     generation: u64,
 }
 
 async fn head(connection: &mut PgConnection, tables: Tables) -> Result<Head, StoreError> {
-    let head: Option<(i64, i64)> = sqlx::query_as(
-        "SELECT catalogs.tools - coalesce(others, 0), generation
+    let head: Option<(i64, i64, i64)> = sqlx::query_as(
+        "SELECT catalogs.tools - coalesce(others, 0), catalogs.tools, generation
          FROM catalogs LEFT JOIN pushed_catalogs ON catalog = id WHERE id = $1",
     )
     .bind(tables.catalog)
     .fetch_optional(connection)
     .await?;
-    let (tools, generation) = head.ok_or(StoreError::Deleted)?;
+    let (tools, items, generation) = head.ok_or(StoreError::Deleted)?;
     Ok(Head {
         tools: tools as usize,
+        items: items as usize,
         generation: generation as u64,
     })
 }
