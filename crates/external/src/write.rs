@@ -12,7 +12,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use toolscout_index::pushdown::{embed_views, footprints};
-use toolscout_index::{Embedder, Searcher, Tool};
+use toolscout_index::{Embedder, OwnerTexts, Searcher, Tool};
 
 use crate::client::Body;
 use crate::elastic::{Elastic, Physical};
@@ -68,14 +68,11 @@ pub async fn write(
     let target = Target::of(elastic, searcher);
     refuse_foreign(elastic, &all)?;
     let is_new = !all.iter().any(|index| index.name == target.name);
-    let known = match is_new {
-        true => {
-            create(elastic, &target, searcher).await?;
-            // An earlier write may have begun it and not come to its end.
-            target.known(elastic).await?
-        }
-        false => target.known(elastic).await?,
-    };
+    if is_new {
+        create(elastic, &target, searcher).await?;
+    }
+    // A new one may have documents too: an earlier write began it and did not come to its end.
+    let known = target.known(elastic).await?;
     let mut writing = Writing {
         elastic,
         target: &target,
@@ -316,7 +313,13 @@ impl Writing<'_> {
             if tries >= MAX_TRIES {
                 return Err(last);
             }
-            sleep(last.retry_after.unwrap_or(pause).min(MAX_PAUSE)).await;
+            sleep(
+                last.retry_after
+                    .unwrap_or_default()
+                    .max(pause)
+                    .min(MAX_PAUSE),
+            )
+            .await;
             pause = (2 * pause).min(MAX_PAUSE);
         }
         Ok(())
@@ -387,7 +390,15 @@ fn documents_of(
     searcher: &Searcher,
     own: &Own,
 ) -> Result<Vec<(String, String)>, Failure> {
-    let plain: Vec<&Tool> = tools.iter().map(|(tool, _)| &**tool).collect();
+    let mut plain = Vec::with_capacity(tools.len());
+    for (tool, _) in tools {
+        // What the owner says of a tool is no part of it, and stays in the catalog.
+        plain.push(Tool {
+            owner_texts: OwnerTexts::default(),
+            ..Tool::clone(tool)
+        });
+    }
+    let plain: Vec<&Tool> = plain.iter().collect();
     let footprints = footprints(&plain, &searcher.settings().lexical.weights);
     let mut by_embedder = Vec::with_capacity(own.embedders.len());
     for (embedder, kept) in searcher.embedders().zip(&own.embedders) {
