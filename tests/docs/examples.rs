@@ -53,7 +53,7 @@ fn json_is_what_it_is_shown_as() {
 #[test]
 fn toml_is_what_it_is_shown_as() {
     each("toml", |page, block| match page.name.as_str() {
-        "docs/mcp.md" | "docs/settings.md" | "docs/usage.md" => {
+        "docs/external-engines.md" | "docs/mcp.md" | "docs/settings.md" | "docs/usage.md" => {
             let folder = tempfile::tempdir().expect("a folder");
             let file = folder.path().join("config.toml");
             fs::write(&file, &block.text).expect("a file");

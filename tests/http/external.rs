@@ -118,7 +118,7 @@ async fn serves(server: &Server, double: &Double) {
         "{shown:?}"
     );
     let tags = server.get("/v1/catalogs/default/tags").await;
-    assert_eq!(tags.body["tags"][0]["tools"], 4, "{tags:?}");
+    assert_eq!(tags.body["tags"][0]["count"], 4, "{tags:?}");
     let refused = server.post("/v1/catalogs/default/tools", &tools()).await;
     assert_eq!(refused.status, 409, "{refused:?}");
     assert_eq!(

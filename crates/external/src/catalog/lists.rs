@@ -140,7 +140,7 @@ impl ExternalCatalog {
         }
     }
 
-    /// The most frequent tags, with the number of their tools, and how many there are.
+    /// The most frequent tags, with the number of their tools, and how many there are, up to a bound.
     pub(super) async fn list_tags(
         &self,
         limit: usize,
@@ -150,8 +150,9 @@ impl ExternalCatalog {
             Layout::Own(_) => Some("tags"),
             Layout::Mapped(fields) => fields.tags.as_deref(),
         };
-        let tags = self.counted(field, limit.min(MAX_NAMES)).await?;
+        let mut tags = self.counted(field, MAX_NAMES).await?;
         let count = tags.len();
+        tags.truncate(limit);
         Ok((tags, count))
     }
 

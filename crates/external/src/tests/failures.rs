@@ -273,7 +273,7 @@ async fn another_server_answers_for_one_that_is_gone() {
     };
     let double = Double::start(ExternalProduct::Elasticsearch).await;
     let store = format!("elasticsearch+http://{gone},{}/tools", double.host());
-    let settings = super::settings(&store);
+    let settings = settings(&store);
     written(&settings, &own.searcher()).await;
     let external = opened(settings);
     let query = Query::new("send a message").k(5);

@@ -91,7 +91,7 @@ async fn the_candidates_cost_little_quality() {
         }
         let count = judged.requests.len() as f64;
         let (here, there) = (here / count, there / count);
-        println!(
+        eprintln!(
             "{set}: {} tools, {count} requests, {product:?}: {here:.4}, own index {there:.4}",
             judged.tools.len()
         );
