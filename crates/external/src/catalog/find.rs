@@ -80,13 +80,13 @@ impl ExternalCatalog {
                 (Wanted::Passing | Wanted::Best, Err(failure)) => lacks = Some(failure),
             }
         }
-        match passing {
-            Some((all, count)) if count <= inner.settings.candidates as u64 => found.extend(all),
-            // If nothing at all was searched, there is no answer.
-            _ => match (&lacks, searched) {
-                (Some(failure), false) => return Err(failure.clone().into()),
-                _ => {}
-            },
+        let most = inner.settings.candidates as u64;
+        let few = passing.filter(|(_, count)| *count <= most);
+        if let Some((all, _)) = few {
+            found.extend(all);
+        } else if !searched && let Some(failure) = lacks {
+            // Nothing at all was searched, so there is no answer.
+            return Err(failure.into());
         }
         sample.retain(|id| !found.contains(id));
         if found.len() as u64 >= state.sketch.total {
