@@ -20,7 +20,9 @@ use tokio::runtime::Handle;
 use toolscout_index::{DataDir, Options, database};
 
 use crate::agent::{AgentBuilder, AgentConfig, Agents, ServedAgent};
-use crate::config::{DEFAULT_CATALOG, EnrichSettings, ExternalMode, ExternalSettings, UsageSettings};
+use crate::config::{
+    DEFAULT_CATALOG, EnrichSettings, ExternalMode, ExternalSettings, UsageSettings,
+};
 use crate::cpu_pool::CpuPool;
 use crate::dropin::{self, DropIn, DropInConfig};
 use crate::external::ExternalCatalog;

@@ -226,7 +226,7 @@ impl Elastic {
                 for field in exact.into_iter().flatten() {
                     check_exact(field, &index.mappings).map_err(at)?;
                 }
-                Ok((Layout::Mapped(fields.clone()), 0))
+                Ok((Layout::Mapped(Box::new(fields.clone())), 0))
             }
             (None, Some((own, generation))) => Ok((Layout::Own(own), generation)),
             (None, None) => Err(at(Failure::new(

@@ -30,7 +30,7 @@ pub enum Layout {
     /// toolscout has written them.
     Own(Own),
     /// Somebody else has.
-    Mapped(FieldMapping),
+    Mapped(Box<FieldMapping>),
 }
 
 /// The fields of vectors in an index that toolscout has written.

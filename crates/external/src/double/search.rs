@@ -19,8 +19,11 @@ const B: f64 = 0.75;
 #[derive(Default)]
 pub struct Read {
     words: Mutex<HashMap<String, Arc<FieldWords>>>,
-    vectors: Mutex<HashMap<String, Arc<HashMap<String, Vec<f64>>>>>,
+    vectors: Mutex<HashMap<String, Arc<VectorsOfDocuments>>>,
 }
+
+/// The vector of each document that has one.
+type VectorsOfDocuments = HashMap<String, Vec<f64>>;
 
 /// The words of a field.
 #[derive(Default)]
