@@ -222,6 +222,9 @@ impl UsageDatabase {
             change.execute("INSERT OR IGNORE INTO days (day) VALUES (?1)", [tally.day])?;
             let is_shared = is_shared(change)?;
             for (catalog, tools) in &tally.tools {
+                // In the order of the rows: at random, each row of a large catalog would read and write a page of its own.
+                let mut tools: Vec<_> = tools.iter().collect();
+                tools.sort_unstable_by(|(a, _), (b, _)| a.as_str().cmp(b.as_str()));
                 for (tool, figures) in tools {
                     let key = (catalog.as_str(), tally.day, tool.as_str());
                     add_tool(change, key, figures, is_shared)?;
