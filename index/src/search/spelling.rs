@@ -113,8 +113,10 @@ pub(super) fn is_foreign(request: &str, terms: &QueryTerms, table: &StaticTable)
     words.retain(|word| !is_english(word, terms, table));
     // A short request such as "Paket verfolgen" has no function word that is a sign of its language.
     let is_most = |count: usize| count > 2 * english && 2 * count + other > all;
-    // The dictionary is asked only if all of them would be enough.
-    if is_most(words.len()) && is_most(translation::words_of_one_language(&words)) {
+    // A single word may be a misspelt English one, such as "adresse". The dictionary is asked only if all words would be
+    // enough.
+    let is_misspelt = all == 1 && words.iter().any(|word| is_near_english(word, terms, table));
+    if is_most(words.len()) && !is_misspelt && is_most(translation::words_of_one_language(&words)) {
         return true;
     }
     if english > 0 {

@@ -21,7 +21,7 @@ export async function showOwnerWords(described, box, tool, catalog, signal) {
   const answer = await call(ofCatalog(catalog, "/words"), { signal }).catch(() => null);
   if (!answer || signal.aborted) return;
   const { words } = answer;
-  const own = words.descriptions?.[tool.id];
+  const own = ownOf(words.descriptions, tool.id);
   if (own) {
     replace(described, h("p", { class: "muted" }, "Models read the owner's description:"), long(own),
       h("details", {}, h("summary", {}, "The server's description"), serverDescription(tool)));
@@ -32,18 +32,21 @@ export async function showOwnerWords(described, box, tool, catalog, signal) {
   replace(box, h("h3", {}, "The owner's words"), h("ul", { class: "plain" }, entries.slice(0, MOST_ENTRIES).map((entry) => h("li", {}, entry)), more));
 }
 
+/** A value of an object by a name of others, which may be `constructor`. */
+const ownOf = (object, name) => (object && Object.hasOwn(object, name) ? object[name] : undefined);
+
 /** What each entry does to this tool. */
 function entriesOf({ aliases = {}, pins = {}, boosts = {} }, tool) {
-  const entries = (aliases[tool.id] ?? []).map((alias) => ["Also called ", h("b", {}, foreign(oneLine(alias)))]);
+  const entries = (ownOf(aliases, tool.id) ?? []).map((alias) => ["Also called ", h("b", {}, foreign(oneLine(alias)))]);
   for (const pin of Object.values(pins)) {
     if (pin.tool !== tool.id) continue;
     const requests = pin.match === "contains" ? "for requests with " : "for the request ";
     entries.push([pin.hide ? "Hidden " : `Pinned to place ${pin.place ?? 1} `, requests, h("b", {}, foreign(oneLine(pin.query)))]);
   }
   const factors = [
-    ["this tool", boosts.tools?.[tool.id]],
-    [`the server ${tool.server ?? ""}`, boosts.servers?.[tool.server ?? ""]],
-    ...tool.tags.map((tag) => [`the tag ${tag}`, boosts.tags?.[tag]]),
+    ["this tool", ownOf(boosts.tools, tool.id)],
+    [`the server ${tool.server ?? ""}`, ownOf(boosts.servers, tool.server ?? "")],
+    ...tool.tags.map((tag) => [`the tag ${tag}`, ownOf(boosts.tags, tag)]),
   ];
   for (const [of, factor] of factors) {
     if (factor === 0) entries.push(["Switched off by the factor 0 of ", foreign(oneLine(of)), ": no search finds it"]);

@@ -17,7 +17,7 @@ const HEADING = /^ {0,3}(#{1,6})[ \t]+(.*)$/u;
 const RULE = /^ {0,3}(?:-{3,}|\*{3,}|_{3,})[ \t]*$/u;
 const QUOTE = /^ {0,3}> ?(.*)$/u;
 const ITEM = /^( {0,20})(?:[-*+]|(\d{1,9})[.)])[ \t]+(.*)$/u;
-const UNDER_TABLE_HEAD = /^[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/u;
+const UNDER_TABLE_HEAD = /^:?-+:?$/u;
 /** Code, a picture, a link, bold, italic. Each has a bound, so that a hostile text is read in little time. */
 const INLINE = /`([^`\n]{1,500})`|!\[([^\]\n]{0,200})\]\(([^)\s]{1,1000})\)|\[([^\]\n]{1,200})\]\(([^)\s]{1,1000})\)|\*\*([^*\n]{1,300})\*\*|(?<![\p{L}\p{N}*_])([*_])([^*_\n]{1,300})\7(?![\p{L}\p{N}*_])/gu;
 const ADDRESS = /^(?:https?:\/\/|mailto:)/iu;
@@ -95,7 +95,7 @@ function isWithin(lines, at, indent) {
 const spaces = (line) => line.length - line.trimStart().length;
 const dedented = (line, indent) => line.slice(Math.min(spaces(line), indent));
 
-const isTable = (lines, at) => lines[at].includes("|") && at + 1 < lines.length && lines[at + 1].includes("-") && UNDER_TABLE_HEAD.test(lines[at + 1].slice(0, 1000));
+const isTable = (lines, at) => lines[at].includes("|") && at + 1 < lines.length && cellsOf(lines[at + 1]).every((cell) => UNDER_TABLE_HEAD.test(cell));
 
 function tableAt(lines, at) {
   let end = at + 2;

@@ -61,8 +61,12 @@ export class Review {
   }
 
   async acceptAll(total) {
-    const content = h("p", {}, `${counted(total, "change")} of `, foreign(this.server), " take effect and are approved from then on. Tools that a person has blocked stay so.");
-    if (!(await ask("Accept all of them?", content, { accept: "Accept all" }))) return;
+    const content = [
+      h("p", {}, `${counted(total, "change")} of `, foreign(this.server), " take effect and are approved from then on. Tools that a person has blocked stay so."),
+      this.cards.querySelector(".suspicious") && h("p", { class: "notice error" }, "Some of them are suspicious. Models read these definitions."),
+    ];
+    const isDangerous = this.cards.querySelector(".suspicious") !== null;
+    if (!(await ask("Accept all of them?", content, { accept: isDangerous ? "Accept all, also suspicious ones" : "Accept all", isDangerous }))) return;
     await decide(this.catalog, { accept_all: [this.server] }, this.decided);
   }
 }

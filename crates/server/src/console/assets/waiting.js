@@ -11,12 +11,14 @@ const LOOK_MS = 5000;
 let waiting = [];
 let known = new Set();
 let timer = 0;
+/** Counts the looks, so that an earlier answer neither replaces a later one nor goes on beside it. */
+let looks = 0;
 let changed = () => {};
 
 /** Looks for waiting calls from now on. `onChange` draws what shows their number. */
 export function watchWaiting(onChange) {
   changed = onChange;
-  look();
+  lookNow();
 }
 
 /** How many calls wait. */
@@ -29,14 +31,14 @@ export function lookNow() {
 }
 
 async function look() {
-  try {
-    waiting = (await call("v1/approvals", { inBackground: true })).approvals;
-    notify(waiting.filter(({ id }) => !known.has(id)));
-    known = new Set(waiting.map(({ id }) => id));
-  } catch {
-    // Without a key, or while the server is away, the screens say what is wrong.
-    waiting = [];
-  }
+  looks += 1;
+  const mine = looks;
+  // Without a key, or while the server is away, the screens say what is wrong.
+  const answer = await call("v1/approvals", { inBackground: true }).catch(() => null);
+  if (mine !== looks) return;
+  waiting = answer?.approvals ?? [];
+  notify(waiting.filter(({ id }) => !known.has(id)));
+  known = new Set(waiting.map(({ id }) => id));
   changed();
   timer = setTimeout(look, LOOK_MS);
 }
@@ -73,12 +75,21 @@ export function timeLeft(ms) {
 
 /** The line above a screen; nothing on the screen that lists the calls. */
 export function drawWaiting(box, isListed) {
-  if (waiting.length === 0 || isListed) return replace(box);
-  const [first] = waiting;
-  const more = waiting.length - 1;
-  return replace(box, h("p", { class: "notice warn" },
-    h("b", {}, `${counted(waiting.length, "call")} ${more === 0 ? "waits" : "wait"} for a person: `),
-    h("span", { class: "mono" }, foreign(oneLine(first.tool, 80))), more > 0 && ` and ${more} more`,
+  const shown = isListed ? [] : waiting;
+  box.hidden = shown.length === 0;
+  const ids = shown.map(({ id }) => id).join(" ");
+  // The link keeps the focus while the same calls wait.
+  if (box.dataset.calls !== ids) replace(box, shown.length > 0 && line(shown));
+  box.dataset.calls = ids;
+  const left = box.querySelector(".number");
+  if (left) left.textContent = timeLeft(shown[0].expires_in_ms);
+}
+
+function line([first, ...others]) {
+  const count = others.length + 1;
+  return h("p", { class: "notice warn" },
+    h("b", {}, `${counted(count, "call")} ${count === 1 ? "waits" : "wait"} for a person: `),
+    h("span", { class: "mono" }, foreign(oneLine(first.tool, 80))), count > 1 && ` and ${count - 1} more`,
     ", ", h("span", { class: "number" }, timeLeft(first.expires_in_ms)), " left. ",
-    h("a", { href: address("operations", { view: "approvals" }) }, "Decide")));
+    h("a", { href: address("operations", { view: "approvals" }) }, "Decide"));
 }
