@@ -133,6 +133,17 @@ async fn serves(server: &Server, double: &Double) {
     assert_eq!(put.status, 200, "{put:?}");
     let answer = server.post(search, &query).await;
     assert_ne!(first(&answer), "s0/get_forecast", "{answer:?}");
+    let estimate = json!({ "dry_run": true });
+    let refused = server.post("/v1/catalogs/default/enrich", &estimate).await;
+    assert_eq!(
+        refused.body["error"]["code"], "tools_elsewhere",
+        "{refused:?}"
+    );
+    let expired = error("security_exception", "the key has expired");
+    double.fail("_msearch", Fault::Status(401, expired));
+    let answer = server.post(search, &query).await;
+    let message = answer.body["error"]["message"].to_string();
+    assert!(message.contains("the key has expired"), "{answer:?}");
     let away = error("unavailable_shards_exception", "no shard is active");
     double.fail("_msearch", Fault::Status(503, away));
     let answer = server.post(search, &query).await;

@@ -41,33 +41,42 @@ impl Breaker {
         *self.lock() = Failures::default();
     }
 
-    fn fail(&self, reason: &str, retry_after: Option<Duration>) {
+    fn fail(&self, is_test: bool, reason: &str, retry_after: Option<Duration>) {
         let mut state = self.lock();
+        let asked = retry_after.unwrap_or_default();
+        if let Some(until) = state.closed_until
+            && !is_test
+        {
+            // Sent before another request failed: the same outage, which is counted once.
+            state.closed_until = Some(until.max(Instant::now() + asked.min(MAX_PAUSE)));
+            return;
+        }
         // Bounded, since a thousand times the first pause is far above the longest one.
         let doubled = FIRST_PAUSE * 2_u32.saturating_pow(state.failures.min(10));
-        let asked = retry_after.unwrap_or_default();
         state.failures = state.failures.saturating_add(1);
         state.closed_until = Some(Instant::now() + doubled.max(asked).min(MAX_PAUSE));
         state.is_tested = false;
         reason.clone_into(&mut state.reason);
     }
 
-    /// A request was not sent after all.
-    fn give_back(&self) {
-        self.lock().is_tested = false;
+    /// A request says nothing about the server.
+    fn give_back(&self, is_test: bool) {
+        if is_test {
+            self.lock().is_tested = false;
+        }
     }
 
-    /// Whether a request may be sent; if not, why.
-    fn admit(&self) -> Result<(), String> {
+    /// Whether a request may be sent, and whether it tests the server; if not, why.
+    fn admit(&self) -> Result<bool, String> {
         let mut state = self.lock();
         let Some(until) = state.closed_until else {
-            return Ok(());
+            return Ok(false);
         };
         let left = until.saturating_duration_since(Instant::now());
         // One request tests the server; the others do not wait for what may fail again.
         if left.is_zero() && !state.is_tested {
             state.is_tested = true;
-            return Ok(());
+            return Ok(true);
         }
         let when = if left.is_zero() {
             "is being tried again".to_owned()
@@ -84,10 +93,12 @@ impl Breaker {
 }
 
 /// The permission to send one request. Dropped without an outcome, it counts as a failure: the
-/// request panicked or its task was dropped.
+/// request panicked or its task was dropped. [`Permit::that_may_be_dropped`] changes that.
 pub struct Permit<S: AsRef<Breaker>> {
     shared: Arc<S>,
     is_open: bool,
+    is_test: bool,
+    may_be_dropped: bool,
 }
 
 impl<S: AsRef<Breaker>> Permit<S> {
@@ -96,11 +107,20 @@ impl<S: AsRef<Breaker>> Permit<S> {
     /// # Errors
     /// Why nothing is sent.
     pub fn of(shared: Arc<S>) -> Result<Self, String> {
-        (*shared).as_ref().admit()?;
+        let is_test = (*shared).as_ref().admit()?;
         Ok(Permit {
             shared,
             is_open: true,
+            is_test,
+            may_be_dropped: false,
         })
+    }
+
+    /// Dropped without an outcome, it is given back: whoever asked went away, which says nothing
+    /// about the server.
+    pub fn that_may_be_dropped(mut self) -> Self {
+        self.may_be_dropped = true;
+        self
     }
 
     /// The state.
@@ -108,10 +128,10 @@ impl<S: AsRef<Breaker>> Permit<S> {
         &self.shared
     }
 
-    /// The request was not sent, which says nothing about the server.
+    /// The request was not sent, or ended in a way that says nothing about the server.
     pub fn give_back(mut self) {
         self.is_open = false;
-        (*self.shared).as_ref().give_back();
+        (*self.shared).as_ref().give_back(self.is_test);
     }
 
     /// Tells the breaker how the request ended.
@@ -121,7 +141,7 @@ impl<S: AsRef<Breaker>> Permit<S> {
         match failure {
             // A request that the server refuses for its content says nothing about the next.
             Some(failure) if !failure.is_about_request() => {
-                breaker.fail(failure.reason(), failure.retry_after());
+                breaker.fail(self.is_test, failure.reason(), failure.retry_after());
             }
             _ => breaker.reset(),
         }
@@ -130,10 +150,13 @@ impl<S: AsRef<Breaker>> Permit<S> {
 
 impl<S: AsRef<Breaker>> Drop for Permit<S> {
     fn drop(&mut self) {
-        if self.is_open {
-            (*self.shared)
-                .as_ref()
-                .fail("the request was dropped", None);
+        if !self.is_open {
+            return;
+        }
+        let breaker = (*self.shared).as_ref();
+        match self.may_be_dropped {
+            true => breaker.give_back(self.is_test),
+            false => breaker.fail(self.is_test, "the request was dropped", None),
         }
     }
 }
@@ -188,6 +211,26 @@ mod tests {
         let refused = Permit::of(breaker.clone()).err().unwrap();
         assert!(refused.contains("in 2 s"), "twice as long: {refused}");
         breaker.reset();
+        assert!(Permit::of(breaker).is_ok());
+    }
+
+    #[test]
+    fn requests_that_fail_together_are_one_outage() {
+        let breaker = Arc::new(Breaker::default());
+        let sent: Vec<_> = (0..20)
+            .map(|_| Permit::of(breaker.clone()).unwrap())
+            .collect();
+        for permit in sent {
+            permit.close(Some(&Failure("it is down")));
+        }
+        let refused = Permit::of(breaker).err().unwrap();
+        assert!(refused.contains("in 1 s"), "{refused}");
+    }
+
+    #[test]
+    fn a_permit_that_may_be_dropped_is_given_back() {
+        let breaker = Arc::new(Breaker::default());
+        drop(Permit::of(breaker.clone()).unwrap().that_may_be_dropped());
         assert!(Permit::of(breaker).is_ok());
     }
 }

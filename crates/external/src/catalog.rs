@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use toolscout_base::config::ExternalSettings;
 use toolscout_index::pushdown::{
-    Asked, AskedWords, CatalogStatistics, ExternalCandidates, Found, PartTool, TextTerms,
+    Asked, AskedWords, CatalogStatistics, ExternalCandidates, Found, NearWord, PartTool, TextTerms,
     searcher_for, to_be_read,
 };
 use toolscout_index::{Filter, Query, Searcher, Tool, ToolId, Weights};
@@ -38,6 +38,8 @@ const FIRST_COUNT: Duration = Duration::from_secs(10);
 const MAX_KNOWN: usize = 100_000;
 /// Words whose frequencies are asked for at a time.
 const MAX_ASKED: usize = 256;
+/// Misspelt words of a query for which near ones are looked for: each is compared with all words of the catalog.
+const MAX_MISSPELT: usize = 32;
 
 /// A catalog whose tools are in an external engine. Cheap to clone.
 #[derive(Clone)]
@@ -64,6 +66,8 @@ struct State {
     layout: Layout,
     generation: u64,
     sketch: Sketch,
+    /// Tools, without items of other kinds.
+    tools: u64,
     /// Frequencies that the engine has told.
     frequencies: Mutex<HashMap<String, u64>>,
 }
@@ -138,10 +142,16 @@ impl Inner {
             return Ok(());
         }
         let sketch = Sketch::read(&self.elastic, &layout, &self.weights).await?;
+        let counted = self
+            .elastic
+            .search_one(query::count_tools(&layout), limit)
+            .await?;
+        let tools = total(&counted).ok_or_else(|| Failure::answer("hits.total"))?;
         let state = Arc::new(State {
             layout,
             generation,
             sketch,
+            tools,
             frequencies: Mutex::default(),
         });
         self.known.send_modify(|known| known.state = Some(state));
@@ -263,12 +273,16 @@ impl ExternalCandidates for ExternalCatalog {
             let tools = state.frequency(&term);
             statistics.frequencies.insert(term, tools);
         }
-        let mut near = Vec::new();
+        let mut misspelt: Vec<String> = Vec::new();
         for text in asked.texts {
             for word in statistics.misspelt(&text.own) {
-                near.extend(state.sketch.near(word));
+                let is_new = misspelt.iter().all(|known| known != word);
+                if is_new && misspelt.len() < MAX_MISSPELT {
+                    misspelt.push(word.to_owned());
+                }
             }
         }
+        let near = self.near_words(&state, misspelt).await?;
         for word in &near {
             let term = word.term();
             let tools = state.frequency(&term);
@@ -309,6 +323,28 @@ impl ExternalCandidates for ExternalCatalog {
     ) -> Result<T, StoreError> {
         let done = self.0.runtime.spawn_blocking(work).await;
         done.map_err(|error| StoreError::Refused(format!("searching panicked: {error}")))
+    }
+}
+
+impl ExternalCatalog {
+    /// The words of the catalog that misspelt ones may be.
+    async fn near_words(
+        &self,
+        state: &Arc<State>,
+        misspelt: Vec<String>,
+    ) -> Result<Vec<NearWord>, StoreError> {
+        if misspelt.is_empty() {
+            return Ok(Vec::new());
+        }
+        let state = Arc::clone(state);
+        self.on_cpu(move || {
+            let mut near = Vec::new();
+            for word in misspelt {
+                near.extend(state.sketch.near(&word));
+            }
+            near
+        })
+        .await
     }
 }
 
@@ -367,10 +403,7 @@ impl PushedTools for ExternalCatalog {
 
     fn total(&self) -> usize {
         let known = self.0.known.borrow();
-        known
-            .state
-            .as_ref()
-            .map_or(0, |state| state.sketch.total as usize)
+        known.state.as_ref().map_or(0, |state| state.tools as usize)
     }
 
     async fn searcher_for(

@@ -41,6 +41,10 @@ pub struct Client {
     /// The server that answered last.
     preferred: AtomicUsize,
     shown: String,
+    /// The variable with the key.
+    variable: Option<String>,
+    /// A server that does not answer within this time counts as away.
+    patience: Duration,
 }
 
 struct OneServer {
@@ -108,6 +112,9 @@ impl Client {
             servers,
             preferred: AtomicUsize::new(0),
             shown: settings.store.to_string(),
+            variable: settings.secret_env().map(str::to_owned),
+            // The first of several gets half of the time. Some of it has passed before a request is sent.
+            patience: settings.timeout() * 9 / 10 / urls.len().clamp(1, 2) as u32,
         })
     }
 
@@ -134,8 +141,12 @@ impl Client {
         for turn in 0..self.servers.len() {
             let place = (first + turn) % self.servers.len();
             let left = limit.saturating_sub(start.elapsed());
-            // A server that hangs leaves time for the others.
-            let share = left / (self.servers.len() - turn) as u32;
+            // A server that hangs leaves time for the others. Each may need half of what is left, however many there
+            // are.
+            let share = match turn + 1 == self.servers.len() {
+                true => left,
+                false => left / 2,
+            };
             match self.ask_one(place, &method, path, body, share).await {
                 Err(failure) if failure.cause == Cause::Away => last = Some(failure),
                 outcome => {
@@ -159,8 +170,15 @@ impl Client {
         let server = &self.servers[place];
         let permit =
             Permit::of(Arc::clone(server)).map_err(|reason| Failure::new(Cause::Away, reason))?;
+        // Dropped if the client of a search goes away.
+        let permit = permit.that_may_be_dropped();
         let answer = match timeout(limit, self.send(&server.url, method, path, body)).await {
-            Ok(answer) => answer,
+            Ok(answer) => answer.map_err(|failure| failure.naming(self.variable.as_deref())),
+            // A caller with little time says nothing about the server.
+            Err(_) if limit < self.patience => {
+                permit.give_back();
+                return Err(Failure::timeout(limit));
+            }
             Err(_) => Err(Failure::timeout(limit)),
         };
         permit.close(answer.as_ref().err());

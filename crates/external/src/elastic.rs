@@ -19,6 +19,8 @@ const LEAST_OPENSEARCH: (u64, u64) = (2, 9);
 /// The last major versions that the documentation was read of.
 const LAST_ELASTICSEARCH: u64 = 9;
 const LAST_OPENSEARCH: u64 = 3;
+/// What is said of the version where the key may not ask for it.
+const UNKNOWN_VERSION: &str = "of unknown version";
 
 /// An index of Elasticsearch or OpenSearch.
 pub struct Elastic {
@@ -32,7 +34,7 @@ pub struct Elastic {
 /// What runs at the address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// As it names itself.
+    /// As it names itself; `of unknown version` where the key may not ask for that.
     pub version: String,
 }
 
@@ -111,7 +113,15 @@ impl Elastic {
     /// [`Cause::Version`] for another product, or a version without what is needed.
     pub async fn server(&self, limit: Duration) -> Result<&Server, Failure> {
         let check = || async {
-            let root = self.ask(Method::GET, "", &Body::None, limit).await?;
+            let root = match self.ask(Method::GET, "", &Body::None, limit).await {
+                // This needs a privilege of the whole cluster, and a key for the index alone is enough for the rest.
+                Err(failure) if failure.lacks_privilege => {
+                    return Ok(Server {
+                        version: UNKNOWN_VERSION.to_owned(),
+                    });
+                }
+                root => root?,
+            };
             self.checked(&root)
                 .map_err(|failure| failure.at(self.shown()))
         };
@@ -246,9 +256,7 @@ impl Elastic {
         limit: Duration,
     ) -> Result<IndexState, Failure> {
         let (layout, generation) = self.layout(settings, limit).await?;
-        let counted = self
-            .search_one(query::sample(&layout, 0, 0, &json!(false)), limit)
-            .await?;
+        let counted = self.search_one(query::count_tools(&layout), limit).await?;
         let tools = total(&counted).ok_or_else(|| Failure::answer("hits.total"))?;
         Ok(IndexState { tools, generation })
     }
@@ -321,6 +329,13 @@ impl Elastic {
             return Err(Failure::answer("docs").at(self.shown()));
         };
         for mut document in found {
+            if !document["error"].is_null() {
+                let failure = Failure::of_status(
+                    reqwest::StatusCode::SERVICE_UNAVAILABLE,
+                    &document["error"],
+                );
+                return Err(failure.at(self.shown()));
+            }
             if document["found"] == true
                 && let Some(id) = document["_id"].as_str().map(str::to_owned)
             {
@@ -332,7 +347,7 @@ impl Elastic {
 }
 
 /// One response of several searches: it may have failed, or some of its shards.
-fn checked_response(response: Value) -> Result<Value, Failure> {
+pub fn checked_response(response: Value) -> Result<Value, Failure> {
     if !response["error"].is_null() {
         let status = response["status"].as_u64().unwrap_or(500) as u16;
         let status = reqwest::StatusCode::from_u16(status).unwrap_or_default();
@@ -357,6 +372,18 @@ pub fn ids(response: &Value) -> Vec<String> {
     let hits = response["hits"]["hits"].as_array().into_iter().flatten();
     hits.filter_map(|hit| hit["_id"].as_str().map(str::to_owned))
         .collect()
+}
+
+/// What the next page of a sorted search begins after: the sort values of the last hit. `None` without hits.
+///
+/// # Errors
+/// For a hit without them.
+pub fn next_page(hits: &[Value]) -> Result<Option<Value>, Failure> {
+    match hits.last().map(|hit| &hit["sort"]) {
+        None => Ok(None),
+        Some(sort @ Value::Array(_)) => Ok(Some(sort.clone())),
+        Some(_) => Err(Failure::answer("sort values of a hit")),
+    }
 }
 
 /// How many documents a search has found in all.

@@ -10,6 +10,8 @@ use toolscout_state::shared::StoreError;
 
 /// Longest reason of the engine that is shown.
 const MAX_REASON_CHARS: usize = 300;
+/// What is said of the variable of a key, where it is not known which one it is.
+const SOME_VARIABLE: &str = "the variable of key_env or password_env";
 
 /// What kind of failure it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub struct Failure {
     pub reason: String,
     /// How long the server asks to wait.
     pub retry_after: Option<Duration>,
+    /// True where the key is valid and lacks a privilege.
+    pub lacks_privilege: bool,
 }
 
 impl Failure {
@@ -50,6 +54,7 @@ impl Failure {
             cause,
             reason: reason.into(),
             retry_after: None,
+            lacks_privilege: false,
         }
     }
 
@@ -71,11 +76,9 @@ impl Failure {
         let kind = error["type"].as_str().unwrap_or_default();
         let said = said(error);
         let is_block = kind == "cluster_block_exception";
+        let renew = format!("set {SOME_VARIABLE} to a key that is valid");
         let (cause, next_step) = match status.as_u16() {
-            401 => (
-                Cause::Key,
-                "set the variable of key_env or password_env to a key that is valid",
-            ),
+            401 => (Cause::Key, renew.as_str()),
             403 | 429 if is_block => (
                 Cause::ReadOnly,
                 "free disk space on its machines or remove the block of the index; nothing is lost, and the next \
@@ -102,10 +105,24 @@ impl Failure {
             "" => String::new(),
             kind => format!(" ({kind})"),
         };
-        Failure::new(
-            cause,
-            format!("status {status}{named}: {said}; {next_step}"),
-        )
+        let reason = format!("status {status}{named}: {said}; {next_step}");
+        Failure {
+            lacks_privilege: cause == Cause::Key && status == 403,
+            ..Failure::new(cause, reason)
+        }
+    }
+
+    /// The same with the name of the variable that has the key.
+    pub fn naming(self, variable: Option<&str>) -> Self {
+        match variable {
+            Some(variable) => Failure {
+                reason: self
+                    .reason
+                    .replace(SOME_VARIABLE, &format!("the variable {variable}")),
+                ..self
+            },
+            None => self,
+        }
     }
 
     /// The same with the address of what failed.

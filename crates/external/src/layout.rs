@@ -89,6 +89,15 @@ impl Own {
         } })
     }
 
+    /// The identity of the catalog that was written, and its generation, as [`Own::meta`] has them.
+    pub fn written_by(meta: &Value) -> (&str, u64) {
+        let meta = &meta["toolscout"];
+        (
+            meta["catalog"].as_str().unwrap_or_default(),
+            meta["generation"].as_u64().unwrap_or_default(),
+        )
+    }
+
     /// Reads [`Own::meta`], with the generation; `None` for an index that toolscout has not written.
     ///
     /// # Errors

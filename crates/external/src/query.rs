@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
-use toolscout_base::config::ExternalProduct;
+use toolscout_base::config::{ExternalProduct, FieldMapping};
 use toolscout_index::pushdown::{AskedName, CatalogStatistics, ProbeTerm, SwitchedOff, TextTerms};
 use toolscout_index::{Filter, Kind, ToolId};
 
@@ -16,6 +16,8 @@ pub const MAX_IDS: usize = 60_000;
 /// Neighbours that a search of vectors looks at, per neighbour that is wanted, and at most.
 const LOOK_AROUND: usize = 2;
 const MAX_LOOK_AROUND: usize = 10_000;
+/// Documents that one search may answer with.
+const MAX_SIZE: usize = 10_000;
 
 /// Which documents may be candidates.
 pub struct Passing<'a> {
@@ -68,18 +70,49 @@ impl Passing<'_> {
             }
             // The engine of toolscout applies the whole filter to what comes back, so the rest is only less exact.
             Layout::Mapped(fields) => {
-                if let Some(field) = &fields.server {
-                    needs(field, refs(&servers), &mut must);
-                    needs(field, refs(&off.servers), &mut must_not);
+                if !filter.accepts_kind(Kind::Tool) {
+                    must.push(nothing());
                 }
-                if let Some(field) = &fields.tags {
-                    needs(field, refs(&tags), &mut must);
-                    needs(field, refs(&off.tags), &mut must_not);
+                if !servers.is_empty() {
+                    must.push(of_servers(fields, &servers));
+                }
+                if !off.servers.is_empty() {
+                    must_not.push(of_servers(fields, &off.servers));
+                }
+                match &fields.tags {
+                    Some(field) => {
+                        needs(field, refs(&tags), &mut must);
+                        needs(field, refs(&off.tags), &mut must_not);
+                    }
+                    None if !tags.is_empty() => must.push(nothing()),
+                    None => {}
                 }
                 must.push(json!({ "exists": { "field": fields.name } }));
             }
         }
         json!({ "bool": { "filter": must, "must_not": must_not } })
+    }
+}
+
+/// Matches no document.
+fn nothing() -> Value {
+    json!({ "match_none": {} })
+}
+
+/// The documents of these servers in an index that somebody else fills. Those without the field are of the default
+/// server.
+fn of_servers(fields: &FieldMapping, servers: &[String]) -> Value {
+    let has_default = servers.contains(&fields.default_server);
+    match &fields.server {
+        Some(field) => {
+            let mut should = vec![json!({ "terms": { field: servers } })];
+            if has_default {
+                should.push(json!({ "bool": { "must_not": [{ "exists": { "field": field } }] } }));
+            }
+            json!({ "bool": { "should": should, "minimum_should_match": 1 } })
+        }
+        None if has_default => json!({ "match_all": {} }),
+        None => nothing(),
     }
 }
 
@@ -180,20 +213,32 @@ pub fn of_ids(layout: &Layout, ids: &[ToolId]) -> Value {
         Layout::Mapped(fields) => ids
             .iter()
             .map(|id| {
-                let mut both = vec![json!({ "term": { &fields.name: id.name() } })];
-                if let Some(field) = &fields.server
-                    && id.server() != fields.default_server
-                {
-                    both.push(json!({ "term": { field: id.server() } }));
-                }
-                json!({ "bool": { "filter": both } })
+                let named = json!({ "term": { &fields.name: id.name() } });
+                let of_server = of_servers(fields, &[id.server().to_owned()]);
+                json!({ "bool": { "filter": [named, of_server] } })
             })
             .collect(),
     };
     json!({
-        "size": ids.len(), "_source": false, "track_total_hits": false,
+        "size": ids.len().min(MAX_SIZE), "_source": false, "track_total_hits": false,
         "query": { "bool": { "should": clauses, "minimum_should_match": 1 } },
     })
+}
+
+/// How many tools there are, without items of other kinds.
+pub fn count_tools(layout: &Layout) -> Value {
+    json!({
+        "size": 0, "_source": false, "track_total_hits": true,
+        "query": { "bool": { "filter": [only_tools(layout)] } },
+    })
+}
+
+/// The documents of tools, without those of other kinds.
+pub fn only_tools(layout: &Layout) -> Value {
+    match layout {
+        Layout::Own(_) => json!({ "term": { "kind": Kind::Tool.as_str() } }),
+        Layout::Mapped(fields) => json!({ "exists": { "field": fields.name } }),
+    }
 }
 
 /// All that pass, counted; the first of them, up to `size`.
@@ -216,20 +261,20 @@ pub fn sample(layout: &Layout, from: usize, size: usize, source: &Value) -> Valu
     })
 }
 
-/// A page of documents by their order, with some of their fields.
+/// A page of documents by their order, with some of their fields. `after` are sort values.
 pub fn page(
     layout: &Layout,
     query: Value,
-    after: Option<&str>,
+    after: Option<&Value>,
     size: usize,
     source: &Value,
 ) -> Value {
     let mut search = json!({
-        "size": size, "_source": source, "track_total_hits": true,
+        "size": size.min(MAX_SIZE), "_source": source, "track_total_hits": true,
         "query": query, "sort": [{ layout.order(): "asc" }],
     });
     if let Some(after) = after {
-        search["search_after"] = json!([after]);
+        search["search_after"] = after.clone();
     }
     search
 }

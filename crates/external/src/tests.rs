@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
@@ -17,9 +18,10 @@ use toolscout_base::config::{ExternalProduct, ExternalSettings, FieldMapping};
 use toolscout_index::embed::StaticTable;
 use toolscout_index::owner_words::OwnerWords;
 use toolscout_index::pushdown::ExternalCandidates;
-use toolscout_index::{Catalog, DataDir, Filter, Options, Query, Searcher, Tool, ToolId};
+use toolscout_index::{Catalog, DataDir, Filter, Kind, Options, Query, Searcher, Tool, ToolId};
 use toolscout_state::shared::{PageOf, PushedTools};
 
+use crate::client::Body;
 use crate::double::Double;
 use crate::{Elastic, ExternalCatalog, write};
 
@@ -104,20 +106,34 @@ async fn written(settings: &ExternalSettings, searcher: &Arc<Searcher>) -> crate
     write(&elastic, searcher, |_, _| ()).await.unwrap()
 }
 
-/// Where the suite runs: the doubles, and real servers if there are any.
-async fn places() -> (Vec<Double>, Vec<String>) {
+/// Where a test of the suite runs: the doubles, and real servers if there are any.
+async fn places(test: &str) -> (Vec<Double>, Vec<String>) {
+    let index = format!("toolscout-suite-{test}");
     let (mut doubles, mut stores) = (Vec::new(), Vec::new());
     for product in PRODUCTS {
         let double = Double::start(product).await;
-        stores.push(double.store("toolscout-suite"));
+        stores.push(double.store(&index));
         doubles.push(double);
     }
     for variable in ["TOOLSCOUT_TEST_ELASTICSEARCH", "TOOLSCOUT_TEST_OPENSEARCH"] {
         if let Ok(address) = std::env::var(variable) {
-            stores.push(format!("{}/toolscout-suite", address.trim_end_matches('/')));
+            let store = format!("{}/{index}", address.trim_end_matches('/'));
+            // An earlier run has written another catalog.
+            clear(&store).await;
+            clear(&format!("{store}-2")).await;
+            stores.push(store);
         }
     }
     (doubles, stores)
+}
+
+async fn clear(store: &str) {
+    let elastic = Elastic::new(&settings(store)).unwrap();
+    let limit = Duration::from_secs(30);
+    for index in elastic.physical(limit).await.unwrap() {
+        let deleted = elastic.ask(Method::DELETE, &index.name, &Body::None, limit);
+        deleted.await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,7 +141,7 @@ async fn what_fits_into_the_candidates_answers_as_the_own_index() {
     let folder = tempfile::tempdir().unwrap();
     let whole = catalog(&folder, "whole", &tools(12));
     let base = catalog(&folder, "base", &[]).searcher();
-    let (_doubles, stores) = places().await;
+    let (_doubles, stores) = places("whole").await;
     for store in stores {
         let settings = settings(&store);
         let done = written(&settings, &whole.searcher()).await;
@@ -272,7 +288,7 @@ async fn the_best_of_many_are_among_the_candidates() {
     let folder = tempfile::tempdir().unwrap();
     let whole = catalog(&folder, "whole", &tools(40));
     let base = catalog(&folder, "base", &[]).searcher();
-    let (_doubles, stores) = places().await;
+    let (_doubles, stores) = places("best").await;
     for store in stores {
         let settings = ExternalSettings {
             candidates: 200,
@@ -331,12 +347,7 @@ fn wiki() -> (Value, Vec<Value>) {
             "Add a printer",
             "Finds the printer of a floor and adds its driver.",
         ),
-        (
-            "it",
-            "no name!/",
-            "Broken",
-            "Its slug is no name of a tool.",
-        ),
+        ("it", "", "Broken", "Its slug is no name of a tool."),
     ] {
         documents.push(json!({
             "slug": slug, "space": space, "title": title, "body": body, "labels": [space, "page"],
@@ -356,6 +367,68 @@ fn wiki_fields() -> FieldMapping {
         tags: Some("labels".to_owned()),
         search: vec!["title^3".to_owned(), "body".to_owned()],
         ..FieldMapping::default()
+    }
+}
+
+async fn ids_of(external: &ExternalCatalog, page: PageOf) -> Vec<String> {
+    let listed = external.page(&page).await.unwrap();
+    listed
+        .tools
+        .iter()
+        .map(|tool| tool.id.to_string())
+        .collect()
+}
+
+/// What cannot match gives no tool, and documents that are no tools are passed over.
+async fn mapped_lists(external: &ExternalCatalog, settings: &ExternalSettings) {
+    let all = PageOf {
+        limit: 10,
+        ..PageOf::default()
+    };
+    let prompts = PageOf {
+        kinds: BTreeSet::from([Kind::Prompt]),
+        ..all.clone()
+    };
+    assert!(ids_of(external, prompts).await.is_empty());
+    let first = PageOf {
+        server: Some("it".to_owned()),
+        limit: 1,
+        ..all.clone()
+    };
+    assert_eq!(ids_of(external, first).await, ["it/printer"]);
+    assert_eq!(
+        external
+            .ids_passing(&Filter::default())
+            .await
+            .unwrap()
+            .len(),
+        4
+    );
+    let fields = FieldMapping {
+        server: None,
+        tags: None,
+        default_server: "wiki".to_owned(),
+        ..wiki_fields()
+    };
+    let without = opened(ExternalSettings {
+        fields: Some(fields),
+        ..settings.clone()
+    });
+    for (server, tag, count) in [
+        (Some("wiki"), None, 4),
+        (Some("it"), None, 0),
+        (None, Some("page"), 0),
+    ] {
+        let page = PageOf {
+            server: server.map(str::to_owned),
+            tag: tag.map(str::to_owned),
+            ..all.clone()
+        };
+        assert_eq!(
+            ids_of(&without, page).await.len(),
+            count,
+            "{server:?} {tag:?}"
+        );
     }
 }
 
@@ -391,6 +464,7 @@ async fn an_index_that_somebody_else_fills_is_read_by_its_fields() {
             ..PageOf::default()
         };
         assert_eq!(external.page(&page).await.unwrap().tools.len(), 2);
+        mapped_lists(&external, &settings).await;
         let before = double.requests().len();
         let elastic = Elastic::new(&ExternalSettings {
             fields: None,

@@ -15,7 +15,7 @@ use toolscout_index::pushdown::{embed_views, footprints};
 use toolscout_index::{Embedder, OwnerTexts, Searcher, Tool};
 
 use crate::client::Body;
-use crate::elastic::{Elastic, Physical};
+use crate::elastic::{Elastic, Physical, checked_response, next_page};
 use crate::failure::{Cause, Failure};
 use crate::layout::{Layout, Own, document};
 use crate::query;
@@ -67,6 +67,7 @@ pub async fn write(
     let all = elastic.physical(LIMIT).await?;
     let target = Target::of(elastic, searcher);
     refuse_foreign(elastic, &all)?;
+    refuse_other_state(elastic, &all, searcher)?;
     let is_new = !all.iter().any(|index| index.name == target.name);
     if is_new {
         create(elastic, &target, searcher).await?;
@@ -79,11 +80,15 @@ pub async fn write(
         generation: searcher.generation(),
         batch: Batch::default(),
         refused: Vec::new(),
+        newer: 0,
         done: 0,
     };
     let mut written = writing.all(searcher, known, &progress).await?;
+    writing.refuse_newer()?;
     writing.refresh().await?;
     target.finish(elastic, &all, searcher, is_new).await?;
+    // Said only now, so that searches see all that the engine took.
+    writing.say_refused()?;
     written.index.clone_from(&target.name);
     written.is_new = is_new;
     written.generation = searcher.generation();
@@ -117,27 +122,34 @@ impl Target {
         let path = format!("{}/_refresh", self.name);
         elastic.ask(Method::POST, &path, &Body::None, LIMIT).await?;
         let mut known = HashMap::new();
-        let mut after: Option<String> = None;
+        let mut after = None;
         let path = format!("{}/_search", self.name);
         loop {
             let layout = Layout::Own(self.own.clone());
             let all = json!({ "match_all": {} });
-            let page = query::page(&layout, all, after.as_deref(), PAGE, &json!(["id", "hash"]));
+            let source = json!(["id", "hash"]);
+            let page = query::page(&layout, all, after.as_ref(), PAGE, &source);
             let page = elastic
                 .ask(Method::POST, &path, &Body::Json(page), LIMIT)
                 .await?;
+            // What some of its shards do not tell would be written again, and never be removed.
+            let page = checked_response(page).map_err(|failure| failure.at(elastic.shown()))?;
             let hits = page["hits"]["hits"].as_array();
             let hits = hits.ok_or_else(|| Failure::answer("hits"))?;
             for hit in hits {
                 let source = &hit["_source"];
                 if let (Some(id), Some(hash)) = (source["id"].as_str(), source["hash"].as_str()) {
                     known.insert(id.to_owned(), hash.to_owned());
-                    after = Some(id.to_owned());
                 }
             }
+            let next = next_page(hits)?;
             if hits.len() < PAGE {
                 return Ok(known);
             }
+            if next == after {
+                return Err(Failure::answer("next page"));
+            }
+            after = next;
         }
     }
 
@@ -163,8 +175,17 @@ impl Target {
             actions.push(json!({ "remove_index": { "index": old.name } }));
         }
         let body = Body::Json(json!({ "actions": actions }));
-        elastic.ask(Method::POST, "_aliases", &body, LIMIT).await?;
-        Ok(())
+        match elastic.ask(Method::POST, "_aliases", &body, LIMIT).await {
+            // Sent twice, since the first answer did not come: the old index is gone, and that is what was wanted.
+            Err(failure) if failure.is_missing() && self.is_alone(elastic).await? => Ok(()),
+            outcome => outcome.map(drop),
+        }
+    }
+
+    /// Whether the alias stands for this index, and for no other.
+    async fn is_alone(&self, elastic: &Elastic) -> Result<bool, Failure> {
+        let all = elastic.physical(LIMIT).await?;
+        Ok(matches!(all.as_slice(), [only] if only.name == self.name))
     }
 }
 
@@ -182,6 +203,35 @@ fn refuse_foreign(elastic: &Elastic, all: &[Physical]) -> Result<(), Failure> {
         let reason = format!(
             "{name} {problem}; name another index in the address, or use mode = \"read\" with fields"
         );
+        return Err(Failure::new(Cause::Request, reason).at(elastic.shown()));
+    }
+    Ok(())
+}
+
+/// An index of another catalog, or of a newer state of this one, is not replaced.
+fn refuse_other_state(
+    elastic: &Elastic,
+    all: &[Physical],
+    searcher: &Searcher,
+) -> Result<(), Failure> {
+    let (own, generation) = (&searcher.version().identity, searcher.generation());
+    for index in all {
+        let name = &index.name;
+        let (identity, written) = Own::written_by(&index.mappings["_meta"]);
+        let reason = if identity != own.as_str() {
+            format!(
+                "{name} was written from another catalog; name another index in the address, or delete {name} so that \
+                 this catalog can take its place"
+            )
+        } else if written > generation {
+            format!(
+                "{name} has the generation {written} of this catalog, and the catalog here has the older generation \
+                 {generation}; if the data directory was restored from a copy, delete {name} and write again, else \
+                 write where the newer catalog is"
+            )
+        } else {
+            continue;
+        };
         return Err(Failure::new(Cause::Request, reason).at(elastic.shown()));
     }
     Ok(())
@@ -205,6 +255,8 @@ struct Writing<'a> {
     batch: Batch,
     /// Why the engine refused tools for their content.
     refused: Vec<String>,
+    /// Changes that the engine has not made, since it has a newer one of the same tool.
+    newer: usize,
     done: usize,
 }
 
@@ -255,16 +307,32 @@ impl Writing<'_> {
         }
         self.flush().await?;
         progress(self.done, all);
-        match self.refused.as_slice() {
-            [] => Ok(written),
-            refused => {
-                let count = refused.len();
-                let first = refused[..count.min(MAX_NAMED)].join("; ");
-                let reason =
-                    format!("it refuses {count} of the changes, and has the others: {first}");
-                Err(Failure::new(Cause::Request, reason).at(self.elastic.shown()))
-            }
+        Ok(written)
+    }
+
+    /// The index keeps the generation that it has if somebody wrote a newer one meanwhile.
+    fn refuse_newer(&self) -> Result<(), Failure> {
+        if self.newer == 0 {
+            return Ok(());
         }
+        let (newer, name) = (self.newer, &self.target.name);
+        let reason = format!(
+            "{newer} of its tools are of a newer generation than the catalog here; if another toolscout writes this \
+             catalog, stop one of them, and if the data directory was restored from a copy, delete the index {name} and \
+             write again"
+        );
+        Err(Failure::new(Cause::Request, reason).at(self.elastic.shown()))
+    }
+
+    /// Names the first of the tools that the engine refuses.
+    fn say_refused(&self) -> Result<(), Failure> {
+        let count = self.refused.len();
+        if count == 0 {
+            return Ok(());
+        }
+        let first = self.refused[..count.min(MAX_NAMED)].join("; ");
+        let reason = format!("it refuses {count} of the changes, and has the others: {first}");
+        Err(Failure::new(Cause::Request, reason).at(self.elastic.shown()))
     }
 
     async fn add(
@@ -346,12 +414,19 @@ impl Writing<'_> {
         let items = items.ok_or_else(|| Failure::answer("item for each change"))?;
         let mut sent = Sent::default();
         for (place, item) in items.iter().enumerate() {
-            let outcome = item.as_object().and_then(|item| item.values().next());
-            let outcome = outcome.unwrap_or(&Value::Null);
+            let outcome = item.as_object().and_then(|item| item.iter().next());
+            let action = outcome.map(|(action, _)| action.as_str());
+            let outcome = outcome.map_or(&Value::Null, |(_, outcome)| outcome);
             let status = outcome["status"].as_u64().unwrap_or_default() as u16;
-            // 404 is a document that is gone already, and 409 one of a newer generation.
-            if matches!(status, 200..=299 | 404 | 409) {
-                continue;
+            match status {
+                200..=299 => continue,
+                // A document that is gone already. Of `index` it would be the whole index.
+                404 if action == Some("delete") => continue,
+                409 => {
+                    self.newer += 1;
+                    continue;
+                }
+                _ => {}
             }
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             let failure = Failure::of_status(status, &outcome["error"]);
@@ -360,7 +435,9 @@ impl Writing<'_> {
                     sent.put_off.insert(place);
                     sent.reason = failure.reason;
                 }
-                Cause::ReadOnly | Cause::Key => return Err(failure.at(self.elastic.shown())),
+                Cause::ReadOnly | Cause::Key | Cause::Missing => {
+                    return Err(failure.at(self.elastic.shown()));
+                }
                 _ => self.refused.push(failure.reason),
             }
         }

@@ -325,6 +325,8 @@ pub async fn start(
     Json(request): Json<EnrichRequest>,
 ) -> ApiResult<Response> {
     let wanted = request.wanted(&app.enriching.wanted)?;
+    // Before anything is paid for that cannot be stored.
+    catalog.keeps_tools()?;
     if request.dry_run {
         let searcher = catalog.with_texts(request.tools()).await?;
         // Counting the tokens of all definitions takes a while.

@@ -279,6 +279,20 @@ pub fn pushed_down_unavailable(detail: impl ToString) -> ApiError {
     }
 }
 
+/// The engine that somebody else runs refuses what is asked, or has not what the settings say. The reason has no key.
+pub fn elsewhere_refused(reason: String) -> ApiError {
+    let message =
+        format!("the search engine with the tools of this catalog cannot be used: {reason}");
+    ApiError {
+        detail: Some(reason),
+        ..ApiError::busy(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "store_unavailable",
+            message,
+        )
+    }
+}
+
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         WriteError::from(error).into()

@@ -474,7 +474,7 @@ impl ServedCatalogs {
     /// 500 when the data directory cannot be read.
     pub async fn names(&self) -> ApiResult<Arc<BTreeSet<String>>> {
         if self.opener.store.is_none() {
-            return self.listed().await;
+            return Ok(self.opener.with_elsewhere(self.listed().await?));
         }
         let (opener, listing) = (Arc::clone(&self.opener), Arc::clone(&self.listing));
         let names = blocking(move || match opener.shared_names() {
@@ -722,6 +722,17 @@ impl Opener {
         self.store.is_some() || self.is_elsewhere(name) || self.data.may_have(name).unwrap_or(false)
     }
 
+    /// These names, with those of the catalogs whose tools are elsewhere. The data directory has nothing of one before
+    /// it is opened.
+    fn with_elsewhere(&self, names: Arc<BTreeSet<String>>) -> Arc<BTreeSet<String>> {
+        match &self.elsewhere {
+            Some(elsewhere) if !elsewhere.names.is_subset(&names) => {
+                Arc::new(names.union(&elsewhere.names).cloned().collect())
+            }
+            _ => names,
+        }
+    }
+
     fn open(&self, name: &str) -> Result<OpenCatalog, NotOpened> {
         if let Some(elsewhere) = &self.elsewhere
             && self.is_elsewhere(name)
@@ -774,7 +785,15 @@ impl Opener {
     fn summary(&self, name: &str) -> Result<Summary, NotOpened> {
         match &self.store {
             Some(store) => self.shared_summary(store, name),
-            None => Ok(self.data.summary(name)?),
+            None => match self.data.summary(name) {
+                // Nobody has opened it yet, so nothing is known of its tools.
+                Err(Error::UnknownCatalog { .. }) if self.is_elsewhere(name) => Ok(Summary {
+                    tools: 0,
+                    generation: 0,
+                    settings: toolscout_index::Settings::default(),
+                }),
+                summary => Ok(summary?),
+            },
         }
     }
 

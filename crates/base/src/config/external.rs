@@ -115,6 +115,13 @@ impl ExternalAddress {
     }
 }
 
+impl ExternalIndex {
+    /// Whether both are the same index: they share its name and a server.
+    fn is_same(&self, other: &ExternalIndex) -> bool {
+        self.index == other.index && self.servers.iter().any(|url| other.servers.contains(url))
+    }
+}
+
 /// The rules that both products have for the name of an index, without those for patterns.
 fn check_index(index: &str) -> Result<()> {
     let legal =
@@ -320,10 +327,22 @@ pub(super) fn validate<'a>(
             tables.len()
         );
     }
+    let mut written: Vec<(&String, ExternalIndex)> = Vec::new();
     for (name, settings) in tables {
         if let Err(problem) = settings.check() {
             bail!("catalogs.{name}: {problem}");
         }
+        if settings.mode != ExternalMode::Write {
+            continue;
+        }
+        let index = settings.store.read()?;
+        if let Some((other, _)) = written.iter().find(|(_, before)| before.is_same(&index)) {
+            bail!(
+                "catalogs.{name} and catalogs.{other} write the same index {:?}; name another index in one of them",
+                index.index
+            );
+        }
+        written.push((name, index));
     }
     Ok(())
 }
@@ -366,5 +385,24 @@ mod tests {
             assert!(problem.contains(said), "{store}: {problem}");
         }
         assert!(!problem("elasticsearch://u:secret@a/tools").contains("secret"));
+    }
+
+    #[test]
+    fn two_catalogs_do_not_write_the_same_index() {
+        let writes = |store: &str| ExternalSettings {
+            mode: ExternalMode::Write,
+            ..ExternalSettings::new(store)
+        };
+        let (one, two) = ("one".to_owned(), "two".to_owned());
+        let first = writes("elasticsearch://a,b/tools");
+        for (second, is_refused) in [
+            (writes("elasticsearch://b/tools"), true),
+            (writes("elasticsearch://b/tools-2"), false),
+            (writes("elasticsearch://c/tools"), false),
+            (ExternalSettings::new("elasticsearch://a/tools"), false),
+        ] {
+            let checked = validate([(&one, &first), (&two, &second)].into_iter());
+            assert_eq!(checked.is_err(), is_refused, "{}", second.store);
+        }
     }
 }

@@ -170,6 +170,10 @@ impl ExternalCatalog {
                     statistics.frequencies.insert(term.term.clone(), tools);
                 }
                 for (place, terms) in texts.iter().enumerate() {
+                    // The engines take a clause without alternatives for one that all documents match.
+                    if terms.is_empty() {
+                        continue;
+                    }
                     let words = query::own_words(terms, &statistics);
                     let size = limit_of(place, texts.len(), half);
                     searches.push((Wanted::Best, query::by_words(words, passing, size)));
@@ -184,6 +188,9 @@ impl ExternalCatalog {
                     .map(|near| near.word.clone())
                     .collect();
                 for (place, text) in texts.iter().enumerate() {
+                    if text.own.is_empty() && text.added.is_empty() && near.is_empty() {
+                        continue;
+                    }
                     let words = query::mapped_words(text, &near, &fields.search);
                     let size = limit_of(place, texts.len(), half);
                     searches.push((Wanted::Best, query::by_words(words, passing, size)));

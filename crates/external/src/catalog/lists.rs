@@ -7,7 +7,7 @@ use toolscout_index::{Filter, ToolId};
 use toolscout_state::shared::{ListedTools, PageOf, PushedStats, StoreError, TextsOf};
 
 use super::{ExternalCatalog, ReadTool, State, read_tool};
-use crate::elastic::total;
+use crate::elastic::next_page;
 use crate::failure::Failure;
 use crate::layout::Layout;
 use crate::query::{self, Passing};
@@ -15,6 +15,10 @@ use crate::query::{self, Passing};
 /// Ids that are read by one request, and in all.
 const PAGE: usize = 1000;
 const MAX_IDS: usize = 100_000;
+/// Requests for one page of tools, if documents that are no tools lie between them.
+const MAX_REQUESTS: usize = 20;
+/// Requests for all ids.
+const MAX_ID_REQUESTS: usize = 2 * MAX_IDS / PAGE;
 /// Servers and tags that are listed.
 const MAX_NAMES: usize = 1000;
 
@@ -35,35 +39,40 @@ impl ExternalCatalog {
                 "value": pattern, "case_insensitive": true,
             } } }));
         }
-        let after = page
-            .after
-            .as_deref()
-            .map(|after| key_of(&state.layout, after));
         // One more than the page has says whether there is another.
-        let (read, _) = self
-            .read_page(&state, filters, after, page.limit + 1)
-            .await?;
-        let has_more = read.len() > page.limit;
-        let mut tools = Vec::with_capacity(read.len());
-        for read in read.into_iter().take(page.limit) {
-            tools.extend(read.map(|read| read.tool));
+        let wanted = page.limit + 1;
+        let mut after = sort_values(&state.layout, page.after.as_deref());
+        let mut tools = Vec::with_capacity(wanted);
+        for _ in 0..MAX_REQUESTS {
+            let read = self
+                .read_page(&state, &filters, after.as_ref(), wanted)
+                .await?;
+            let read_tools = read.tools.into_iter().map(|read| read.tool);
+            tools.extend(read_tools.filter(|tool| filter.accepts(tool)));
+            after = read.next;
+            if tools.len() >= wanted || after.is_none() {
+                break;
+            }
         }
+        // If there were too many documents between them, the next page goes on behind the last tool of this one.
+        let has_more = tools.len() > page.limit || (after.is_some() && !tools.is_empty());
+        tools.truncate(page.limit);
         Ok(ListedTools {
             has_more,
             tools,
-            total: state.sketch.total as usize,
+            total: state.tools as usize,
             generation: state.generation,
         })
     }
 
-    /// Documents in their order, `None` for each that is no tool, and how many there are in all.
+    /// The tools of some documents in their order.
     async fn read_page(
         &self,
         state: &State,
-        filters: Vec<Value>,
-        after: Option<&str>,
+        filters: &[Value],
+        after: Option<&Value>,
         limit: usize,
-    ) -> Result<(Vec<Option<ReadTool>>, u64), Failure> {
+    ) -> Result<ReadPage, Failure> {
         let (layout, elastic) = (&state.layout, &self.0.elastic);
         let source = json!(layout.source());
         let search = query::page(
@@ -74,15 +83,16 @@ impl ExternalCatalog {
             &source,
         );
         let mut answer = elastic.search_one(search, elastic.timeout()).await?;
-        let all = total(&answer).unwrap_or_default();
         let Value::Array(hits) = answer["hits"]["hits"].take() else {
             return Err(Failure::answer("hits"));
         };
-        let mut read = Vec::with_capacity(hits.len());
+        let is_last = hits.len() < limit;
+        let next = next_page(&hits)?.filter(|_| !is_last);
+        let mut tools = Vec::with_capacity(hits.len());
         for mut hit in hits {
-            read.push(read_tool(layout, hit["_source"].take()));
+            tools.extend(read_tool(layout, hit["_source"].take()));
         }
-        Ok((read, all))
+        Ok(ReadPage { tools, next })
     }
 
     /// The tools that are asked for, to be read.
@@ -102,15 +112,18 @@ impl ExternalCatalog {
                 .iter()
                 .filter_map(|id| ToolId::parse(id).ok())
                 .collect();
+            // The engines take a clause without alternatives for one that all documents match.
+            if ids.is_empty() {
+                return Ok(Vec::new());
+            }
             let of_ids = query::of_ids(&state.layout, &ids);
             filters.push(of_ids["query"].clone());
         }
-        let after = of
-            .after
-            .as_deref()
-            .map(|after| key_of(&state.layout, after));
-        let (read, _) = self.read_page(&state, filters, after, of.limit).await?;
-        Ok(read.into_iter().flatten().collect())
+        let after = sort_values(&state.layout, of.after.as_deref());
+        let read = self
+            .read_page(&state, &filters, after.as_ref(), of.limit)
+            .await?;
+        Ok(read.tools)
     }
 
     /// The ids of the tools that pass a filter.
@@ -118,26 +131,26 @@ impl ExternalCatalog {
         let state = self.0.state(None).await?;
         let filters = vec![clause(&state.layout, filter)];
         let mut ids = Vec::new();
-        let mut after: Option<String> = None;
-        loop {
-            let (read, _) = self
-                .read_page(&state, filters.clone(), after.as_deref(), PAGE)
+        let mut after = None;
+        for _ in 0..MAX_ID_REQUESTS {
+            let read = self
+                .read_page(&state, &filters, after.as_ref(), PAGE)
                 .await?;
-            let is_last = read.len() < PAGE;
-            for read in read.into_iter().flatten() {
-                after = Some(key_of(&state.layout, read.tool.id.as_str()).to_owned());
+            for read in read.tools {
                 if filter.accepts(&read.tool) {
                     ids.push(read.tool.id);
                 }
             }
-            if is_last {
+            after = read.next;
+            if after.is_none() {
                 return Ok(ids);
             }
             if ids.len() >= MAX_IDS {
-                let reason = format!("more than {MAX_IDS} tools pass the filter; narrow it");
-                return Err(StoreError::Refused(reason));
+                break;
             }
         }
+        let reason = format!("more than {MAX_IDS} tools may pass the filter; narrow it");
+        Err(StoreError::Refused(reason))
     }
 
     /// The most frequent tags, with the number of their tools, and how many there are, up to a bound.
@@ -150,7 +163,8 @@ impl ExternalCatalog {
             Layout::Own(_) => Some("tags"),
             Layout::Mapped(fields) => fields.tags.as_deref(),
         };
-        let mut tags = self.counted(field, MAX_NAMES).await?;
+        let all = json!({ "match_all": {} });
+        let mut tags = self.counted(field, &all, MAX_NAMES).await?;
         let count = tags.len();
         tags.truncate(limit);
         Ok((tags, count))
@@ -163,20 +177,21 @@ impl ExternalCatalog {
             Layout::Own(_) => Some("server"),
             Layout::Mapped(fields) => fields.server.as_deref(),
         };
-        let mut servers = self.counted(field, MAX_NAMES).await?;
+        let only_tools = query::only_tools(&state.layout);
+        let mut servers = self.counted(field, &only_tools, MAX_NAMES).await?;
         servers.sort_unstable();
-        let tools = state.sketch.total as usize;
+        let items = state.sketch.total as usize;
         let mut vectors = Vec::new();
         if let Layout::Own(own) = &state.layout {
-            vectors.extend(own.embedders.iter().map(|kept| (kept.id.clone(), tools)));
+            vectors.extend(own.embedders.iter().map(|kept| (kept.id.clone(), items)));
         }
         let path = format!("{}/_stats/store", self.0.elastic.index());
         // A key that may only read the index may not see its size.
         let sizes = self.ask(Method::GET, &path).await.unwrap_or_default();
         let bytes = sizes["_all"]["primaries"]["store"]["size_in_bytes"].as_u64();
         Ok(PushedStats {
-            tools,
-            items: tools,
+            tools: state.tools as usize,
+            items,
             generation: state.generation,
             servers,
             vectors,
@@ -184,17 +199,18 @@ impl ExternalCatalog {
         })
     }
 
-    /// The most frequent values of a field, each with the number of its documents.
+    /// The most frequent values of a field in the documents that match, each with the number of these.
     async fn counted(
         &self,
         field: Option<&str>,
+        of: &Value,
         limit: usize,
     ) -> Result<Vec<(String, usize)>, Failure> {
         let Some(field) = field else {
             return Ok(Vec::new());
         };
         let elastic = &self.0.elastic;
-        let search = json!({ "size": 0, "aggs": { "values": { "terms": {
+        let search = json!({ "size": 0, "query": of, "aggs": { "values": { "terms": {
             "field": field, "size": limit.max(1), "order": [{ "_count": "desc" }, { "_key": "asc" }],
         } } } });
         let answer = elastic.search_one(search, elastic.timeout()).await?;
@@ -208,6 +224,18 @@ impl ExternalCatalog {
         }
         Ok(counts)
     }
+}
+
+/// Tools of some documents.
+struct ReadPage {
+    tools: Vec<ReadTool>,
+    /// The sort values behind which the next documents are; `None` if there are no more.
+    next: Option<Value>,
+}
+
+/// The sort values of the tool with this id.
+fn sort_values(layout: &Layout, after: Option<&str>) -> Option<Value> {
+    after.map(|after| json!([key_of(layout, after)]))
 }
 
 fn clause(layout: &Layout, filter: &Filter) -> Value {

@@ -99,6 +99,9 @@ pub fn search(index: &Index, product: ExternalProduct, body: &Value) -> Answer {
             Value::Bool(false) => json!({ "_id": id, "_score": score }),
             fields => json!({ "_id": id, "_score": score, "_source": chosen(source, fields) }),
         });
+        if let (Some(field), Some(hit)) = (sort, found.last_mut()) {
+            hit["sort"] = json!([values(source, field).first()]);
+        }
     }
     let mut answer = json!({
         "took": 1, "timed_out": false, "_shards": { "total": 1, "successful": 1, "failed": 0 },
@@ -192,6 +195,7 @@ impl<'a> Search<'a> {
         let field = of.as_object().and_then(|of| of.iter().next());
         Ok(match (kind.as_str(), field) {
             ("match_all", _) => self.all(),
+            ("match_none", _) => Scores::new(),
             ("bool", _) => self.bool(of)?,
             ("exists", _) => {
                 let field = of["field"].as_str().unwrap_or_default();

@@ -94,7 +94,63 @@ async fn a_tool_that_is_refused_is_named_and_the_others_are_written() {
         failure.reason.contains("failed to parse field [tags]"),
         "{failure}"
     );
+    // Searches have what the engine took.
+    assert_eq!(stats_of(&settings).await.tools, 142);
     assert_eq!(written(&settings, &own.searcher()).await.written, 2);
+}
+
+async fn stats_of(settings: &ExternalSettings) -> toolscout_state::shared::PushedStats {
+    opened(settings.clone()).stats().await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_of_another_catalog_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = catalog(&folder, "own", &tools(1));
+    let other = catalog(&folder, "other", &tools(1));
+    let (double, settings) = elasticsearch().await;
+    let first = written(&settings, &own.searcher()).await;
+    let failure = failed(&settings, &other.searcher()).await;
+    assert!(failure.reason.contains("another catalog"), "{failure}");
+    assert_eq!(double.indexes(), [first.index]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_for_the_index_alone_is_enough() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = catalog(&folder, "own", &tools(1));
+    let (double, settings) = elasticsearch().await;
+    let denied = error(
+        "security_exception",
+        "action [cluster:monitor/main] is unauthorized",
+    );
+    let denied = Fault::Status(403, denied);
+    // The first request of each asks for the version.
+    double.fail("", denied.clone());
+    written(&settings, &own.searcher()).await;
+    double.fail("", denied);
+    assert_eq!(stats_of(&settings).await.tools, 24);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn items_of_other_kinds_are_no_tools() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut all = tools(1);
+    all[0] = Tool::new("mail", "prompt:greet").unwrap();
+    all[0].kind = Kind::Prompt;
+    let own = catalog(&folder, "own", &all);
+    let (_double, settings) = elasticsearch().await;
+    written(&settings, &own.searcher()).await;
+    let external = opened(settings);
+    let stats = external.stats().await.unwrap();
+    assert_eq!((stats.tools, stats.items), (23, 24));
+    assert_eq!(external.total(), 23);
+    let page = PageOf {
+        limit: 100,
+        ..PageOf::default()
+    };
+    let page = external.page(&page).await.unwrap();
+    assert_eq!((page.total, page.tools.len()), (23, 23));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -103,14 +159,27 @@ async fn an_older_generation_does_not_replace_a_newer_one() {
     let mut all = tools(1);
     let own = catalog(&folder, "own", &all);
     let older = own.searcher();
-    let (_double, settings) = elasticsearch().await;
+    let (double, settings) = elasticsearch().await;
     all[0].description = "Newer.".to_owned();
     let mut writer = own.writer().unwrap();
     writer.upsert(&all[..1]).unwrap();
     writer.commit().unwrap();
     written(&settings, &own.searcher()).await;
-    // A writer that was late.
-    written(&settings, &older).await;
+    // A writer that was late, or a data directory that was restored.
+    let failure = failed(&settings, &older).await;
+    assert!(failure.reason.contains("older generation"), "{failure}");
+    // One that began before the other came to its end, so that the index does not tell yet.
+    double.fail(
+        "_bulk",
+        Fault::Items(1, 409, error("version_conflict_engine_exception", "newer")),
+    );
+    writer.remove(&[all[1].id.clone()]).unwrap();
+    writer.commit().unwrap();
+    let failure = failed(&settings, &own.searcher()).await;
+    assert!(
+        failure.reason.contains("of a newer generation"),
+        "{failure}"
+    );
     let external = opened(settings);
     let tool = PushedTools::tool(&external, &all[0].id)
         .await
@@ -136,7 +205,12 @@ async fn keys_are_sent_and_a_refused_one_is_said() {
     double.require("ApiKey another");
     let expired = failed(&settings, &own.searcher()).await;
     assert_eq!(expired.cause, Cause::Key);
-    assert!(expired.reason.contains("key that is valid"), "{expired}");
+    assert!(
+        expired
+            .reason
+            .contains("set the variable ES_KEY to a key that is valid"),
+        "{expired}"
+    );
     assert!(!expired.reason.contains("bXkt"), "{expired}");
     settings.key_env = None;
     settings.user = Some("elastic".to_owned());
@@ -232,6 +306,10 @@ async fn a_search_waits_no_longer_than_it_may_and_then_not_at_all() {
     let own = catalog(&folder, "own", &tools(6));
     let base = catalog(&folder, "base", &[]).searcher();
     let (double, settings) = elasticsearch().await;
+    let settings = ExternalSettings {
+        timeout_ms: 2000,
+        ..settings
+    };
     written(&settings, &own.searcher()).await;
     let external = opened(settings);
     let query = Query::new("send a message").k(5);
@@ -251,6 +329,10 @@ async fn a_search_waits_no_longer_than_it_may_and_then_not_at_all() {
         "{:?}",
         start.elapsed()
     );
+    // Who has little time closes nothing for the others.
+    external.searcher_for(&base, &query).await.unwrap();
+    double.fail("_msearch", Fault::Silence);
+    assert!(external.searcher_for(&base, &query).await.is_err());
     let before = double.requests().len();
     let error = external
         .searcher_for(&base, &query)

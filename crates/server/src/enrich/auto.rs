@@ -55,6 +55,10 @@ pub async fn write_by_itself(app: App) {
         loop {
             sleep(PAUSE).await;
             for catalog in app.catalogs.all_open() {
+                // Texts about tools that somebody else keeps are not stored, and would be paid for again and again.
+                if catalog.has_tools_elsewhere() {
+                    continue;
+                }
                 if let Err(error) = seen.write(&app, &catalog).await
                     // Another node is writing, which is no problem.
                     && error.code != ALREADY_ENRICHING

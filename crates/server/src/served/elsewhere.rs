@@ -10,7 +10,7 @@ use toolscout_index::{Error, Searcher, Weights};
 use toolscout_state::catalog_writer::{CatalogStore, Change, LocalStore, WriteError, Written};
 use toolscout_state::shared::{PushedTools, StoreError};
 
-use super::super::error::ApiError;
+use super::super::error::{ApiError, ApiResult};
 use super::super::settings;
 use super::{NotOpened, OpenCatalog, Opener};
 
@@ -75,6 +75,24 @@ impl Opener {
         let mut open = self.serve(name, catalog, named, store, None)?;
         open.elsewhere = Some(tools);
         Ok(open)
+    }
+}
+
+impl OpenCatalog {
+    /// Whether its tools are in a search engine that somebody else runs.
+    pub fn has_tools_elsewhere(&self) -> bool {
+        self.elsewhere.is_some()
+    }
+
+    /// Refuses what would write about its tools, if they are elsewhere.
+    ///
+    /// # Errors
+    /// 409 if they are.
+    pub fn keeps_tools(&self) -> ApiResult<()> {
+        match self.has_tools_elsewhere() {
+            true => Err(WriteError::Elsewhere.into()),
+            false => Ok(()),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 use toolscout_index::{Filter, Query, Searcher, Tool, ToolId};
 
-use super::super::error::{ApiResult, pushed_down_unavailable};
+use super::super::error::{ApiResult, elsewhere_refused, pushed_down_unavailable};
 use super::OpenCatalog;
 use toolscout_base::clock::unix_ms;
 use toolscout_base::cpu_pool::CpuPool;
@@ -22,6 +22,8 @@ use toolscout_state::shared::{ListedTools, PageOf, PushedStats, PushedTools, Sto
 pub struct Pushed<'a> {
     tools: &'a dyn PushedTools,
     runtime: &'a Handle,
+    /// True for a search engine that somebody else runs.
+    is_elsewhere: bool,
 }
 
 impl OpenCatalog {
@@ -31,12 +33,14 @@ impl OpenCatalog {
             return Some(Pushed {
                 tools: &*elsewhere.tools,
                 runtime: &elsewhere.runtime,
+                is_elsewhere: true,
             });
         }
         let shared = self.shared.as_ref()?;
         shared.catalog.is_pushed_down().then(|| Pushed {
             tools: &*shared.catalog,
             runtime: shared.store.runtime(),
+            is_elsewhere: false,
         })
     }
 
@@ -95,7 +99,7 @@ impl OpenCatalog {
             Some(pushed) => {
                 let base = self.searcher();
                 let read = pushed.tools.tools_with_texts(&base, &of).await;
-                Ok(Arc::new(answered(read)?))
+                Ok(Arc::new(pushed.answered(read)?))
             }
             None => Ok(self.searcher()),
         }
@@ -107,7 +111,7 @@ impl OpenCatalog {
     /// 503 where the tools are in the store and that is away.
     pub async fn count_texts(&self, pool: &CpuPool) -> ApiResult<usize> {
         match self.pushed() {
-            Some(pushed) => answered(pushed.tools.count_texts().await),
+            Some(pushed) => pushed.answered(pushed.tools.count_texts().await),
             None => {
                 let searcher = self.searcher();
                 let count = move || enrich::ids_with_texts(&searcher, &[]).count();
@@ -125,11 +129,11 @@ impl OpenCatalog {
 impl Pushed<'_> {
     async fn searcher_for(&self, base: &Arc<Searcher>, query: &Query) -> ApiResult<Arc<Searcher>> {
         let found = self.tools.searcher_for(base, query).await;
-        Ok(Arc::new(answered(found)?))
+        Ok(Arc::new(self.answered(found)?))
     }
 
     async fn tool(&self, id: &ToolId) -> ApiResult<Option<Tool>> {
-        answered(self.tools.tool(id).await)
+        self.answered(self.tools.tool(id).await)
     }
 
     /// A page of them.
@@ -137,7 +141,7 @@ impl Pushed<'_> {
     /// # Errors
     /// 503 without the store.
     pub async fn page(&self, page: &PageOf) -> ApiResult<ListedTools> {
-        answered(self.tools.page(page).await)
+        self.answered(self.tools.page(page).await)
     }
 
     /// The ids of those that pass a filter.
@@ -145,7 +149,7 @@ impl Pushed<'_> {
     /// # Errors
     /// 503 without the store.
     pub async fn ids_passing(&self, filter: &Filter) -> ApiResult<Vec<ToolId>> {
-        answered(self.tools.ids_passing(filter).await)
+        self.answered(self.tools.ids_passing(filter).await)
     }
 
     /// Their most frequent tags, with the number of tools, and how many different ones there are.
@@ -153,7 +157,7 @@ impl Pushed<'_> {
     /// # Errors
     /// 503 without the store.
     pub async fn tags(&self, limit: usize) -> ApiResult<(Vec<(String, usize)>, usize)> {
-        answered(self.tools.tags(limit).await)
+        self.answered(self.tools.tags(limit).await)
     }
 
     /// Sizes.
@@ -161,7 +165,15 @@ impl Pushed<'_> {
     /// # Errors
     /// 503 without the store.
     pub async fn stats(&self) -> ApiResult<PushedStats> {
-        answered(self.tools.stats().await)
+        self.answered(self.tools.stats().await)
+    }
+
+    fn answered<T>(&self, answer: Result<T, StoreError>) -> ApiResult<T> {
+        match answer {
+            // A refused key or a missing index is no outage, and trying again is no help.
+            Err(StoreError::Refused(reason)) if self.is_elsewhere => Err(elsewhere_refused(reason)),
+            answer => answered(answer),
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use toolscout_index::{Tool, ToolId};
 
 use super::*;
 use toolscout_state::catalog_writer::{Change, WriteError};
+use toolscout_state::shared::StoreError;
 
 fn registry(dir: &tempfile::TempDir, limits: Limits) -> ServedCatalogs {
     ServedCatalogs::new(
@@ -194,6 +195,28 @@ async fn a_catalog_is_deleted_after_what_was_queued() {
     assert_eq!((created, again.searcher().len()), (Created::Now, 0));
     let gone = ToolId::parse("s/t0").unwrap();
     assert!(again.searcher().tool(&gone).is_none());
+}
+
+#[tokio::test]
+async fn catalogs_whose_tools_are_elsewhere_are_listed_before_they_are_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let elsewhere = Elsewhere {
+        names: ["wiki".to_owned()].into(),
+        open: Box::new(|_, _| Err(StoreError::Refused("it is not opened here".to_owned()))),
+        runtime: tokio::runtime::Handle::current(),
+    };
+    let registry = ServedCatalogs::new(
+        DataDir::new(dir.path()),
+        EmbeddersOf::new(Options::default(), None),
+        &Limits::default(),
+        Arc::new(Metrics::new()),
+        None,
+        Some(elsewhere),
+    );
+    registry.create("own").await.unwrap();
+    let names = registry.names().await.unwrap();
+    assert_eq!(names.iter().collect::<Vec<_>>(), ["own", "wiki"]);
+    assert_eq!(registry.summary("wiki").await.unwrap().tools, 0);
 }
 
 #[tokio::test]
