@@ -53,7 +53,7 @@ pub use notices::{Audience, Level, LogMessage, Updated, severity};
 pub use offers::{Offers, Stale};
 pub use questions::{APPS, CallingClient, ELICITATION, ModelAnswer, ModelQuestion, from_server};
 pub use roots::Roots;
-pub use skills::ServerSkill;
+pub use skills::{ServerSkill, SkillFiles};
 pub use tasks::{TaskAnswer, TaskQuestion};
 
 /// Most characters of a server's text in messages of this program.

@@ -13,7 +13,7 @@ use toolscout_index::formats::{BODY, FILES, ReadOptions, SkillFolder, parse_skil
 use toolscout_index::{Kind, Tool, ToolId};
 
 use crate::Limits;
-use crate::connection::{Offers, ServerSkill, Stale};
+use crate::connection::{Offers, ServerSkill, SkillFiles, Stale};
 use toolscout_base::printable::{excerpt, is_hidden};
 
 /// The scheme of resources that are user interfaces of tools: clients show them, and nobody looks for them.
@@ -50,13 +50,10 @@ pub fn of_offers(
     for skill in &offers.skills {
         read.add_skill(skill);
     }
+    let of_skills = SkillFiles::of(&offers.skills);
     for resource in &offers.resources {
         // The files of skills are found by their skills.
-        let is_of_skill = offers
-            .skills
-            .iter()
-            .any(|skill| skill.has_file(&resource.uri));
-        if is_of_skill || resource.uri.starts_with(APP_SCHEME) {
+        if of_skills.contains(&resource.uri) || resource.uri.starts_with(APP_SCHEME) {
             continue;
         }
         read.add(Kind::Resource, &resource.uri, resource, |item| {
@@ -171,6 +168,9 @@ impl Read<'_> {
             .retain(|key, _| [BODY, FILES].contains(&key.as_str()));
         let uri = skill.entry.uri.as_str();
         item.metadata.insert(URI.into(), uri.into());
+        if skill.is_stale {
+            item.metadata.insert(STALE.into(), true.into());
+        }
         self.checked(item, skill.text.len())
     }
 

@@ -5,10 +5,13 @@ use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
 use regex::{Regex, RegexBuilder};
-use rmcp::model::{CallToolResult, ContentBlock, PromptMessage, ResourceContents};
+use rmcp::model::{
+    CallToolResult, ContentBlock, DetailedTask, GetPromptResult, ResourceContents, TaskPayload,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::connection::CallError;
 use toolscout_base::known_secrets;
 use toolscout_base::printable::excerpt;
 
@@ -32,11 +35,10 @@ static KEYS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         r"\bgithub_pat_[A-Za-z0-9_]{22,255}\b",
         r"\bglpat-[A-Za-z0-9_-]{20,}",
         r"\bxox[abeprs]-[A-Za-z0-9-]{10,}",
-        r"\b(?:sk|rk|pk)[-_][A-Za-z0-9_-]{20,}",
         r"\bAIza[0-9A-Za-z_-]{35}",
         r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
         r"(?i)\bbearer\s+([A-Za-z0-9._~+/-]{16,}=*)",
-        r"\b[a-z][a-z0-9+.-]*://[^\s/:@]*:([^\s/@]+)@",
+        r"(?i)\b[a-z][a-z0-9+.-]*://[^\s/:@]*:([^\s/]+)@",
         r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)",
     ];
     forms
@@ -44,6 +46,16 @@ static KEYS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         .filter_map(|form| compiled(form).ok())
         .collect()
 });
+
+/// The form of keys that begins as many other names do: `sk-learn-contrib-lightning`.
+static PLAIN_KEYS: LazyLock<Option<Regex>> =
+    LazyLock::new(|| compiled(r"\b(?:sk|rk)[-_][A-Za-z0-9_-]{20,}").ok());
+
+/// Whether a text of the form of [`PLAIN_KEYS`] is a key, which has digits and letters after its beginning.
+fn is_plain_key(text: &str) -> bool {
+    let rest = text.as_bytes().get(3..).unwrap_or_default();
+    rest.iter().any(u8::is_ascii_digit) && rest.iter().any(u8::is_ascii_alphabetic)
+}
 
 /// What the owner wants to be masked in the answers of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -104,9 +116,15 @@ impl Masking {
         let mut masked = known_secrets::mask(text);
         let keys: &[Regex] = if self.settings.keys { &KEYS } else { &[] };
         for pattern in keys.iter().chain(&*self.patterns) {
-            if let Some(changed) = replaced(pattern, &masked) {
+            if let Some(changed) = replaced(pattern, &masked, |_| true) {
                 masked = Cow::Owned(changed);
             }
+        }
+        if self.settings.keys
+            && let Some(pattern) = &*PLAIN_KEYS
+            && let Some(changed) = replaced(pattern, &masked, is_plain_key)
+        {
+            masked = Cow::Owned(changed);
         }
         masked
     }
@@ -124,9 +142,52 @@ impl Masking {
         }
     }
 
-    /// Masks a message of a prompt.
-    pub fn message(&self, message: &mut PromptMessage) {
-        self.block(&mut message.content);
+    /// Masks a prompt.
+    pub fn prompt(&self, prompt: &mut GetPromptResult) {
+        if let Some(description) = &mut prompt.description {
+            self.replace(description);
+        }
+        for message in &mut prompt.messages {
+            self.block(&mut message.content);
+        }
+    }
+
+    /// Masks what a server says about a task. The result of one that is done is masked as that of a call.
+    pub fn task(&self, task: &mut DetailedTask) {
+        if let Some(message) = &mut task.task.status_message {
+            self.replace(message);
+        }
+        if let TaskPayload::Failed { error } = &mut task.payload {
+            error.values_mut().for_each(|value| self.value(value));
+        }
+    }
+
+    /// An error without the secrets that its server may have written into it.
+    pub fn error(&self, error: CallError) -> CallError {
+        match error {
+            CallError::Refused {
+                code,
+                message,
+                mut data,
+            } => {
+                if let Some(data) = &mut data {
+                    self.value(data);
+                }
+                CallError::Refused {
+                    code,
+                    message: self.text(&message).into_owned(),
+                    data,
+                }
+            }
+            CallError::AnswersLater { mut result } => {
+                // The id of the task stays as it is, or nobody could ask for its result.
+                if let Some(message) = result.get_mut("statusMessage") {
+                    self.value(message);
+                }
+                CallError::AnswersLater { result }
+            }
+            other => other,
+        }
     }
 
     /// Masks the content of a resource. Bytes stay as they are.
@@ -164,16 +225,41 @@ impl Masking {
 
 /// The bytes of the texts of a result, which tell how long it takes to look at them.
 pub fn length(result: &CallToolResult) -> usize {
-    let mut bytes = 0;
-    for block in &result.content {
-        if let ContentBlock::Text(text) = block {
-            bytes += text.text.len();
-        }
+    let content: usize = result.content.iter().map(block_length).sum();
+    let structured = result.structured_content.as_ref().map_or(0, value_length);
+    let meta = result.meta.iter().flat_map(|meta| meta.0.values());
+    content + structured + meta.map(value_length).sum::<usize>()
+}
+
+/// The same of a prompt.
+pub fn prompt_length(prompt: &GetPromptResult) -> usize {
+    let messages = prompt.messages.iter();
+    let content: usize = messages.map(|message| block_length(&message.content)).sum();
+    content + prompt.description.as_ref().map_or(0, String::len)
+}
+
+/// The same of the contents of a resource.
+pub fn contents_length(contents: &ResourceContents) -> usize {
+    match contents {
+        ResourceContents::TextResourceContents { text, .. } => text.len(),
+        _ => 0,
     }
-    // A text of the result usually says the same as its structure.
-    match result.structured_content {
-        Some(_) => 2 * bytes,
-        None => bytes,
+}
+
+fn block_length(block: &ContentBlock) -> usize {
+    match block {
+        ContentBlock::Text(text) => text.text.len(),
+        ContentBlock::Resource(embedded) => contents_length(&embedded.resource),
+        _ => 0,
+    }
+}
+
+fn value_length(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(value_length).sum(),
+        Value::Object(fields) => fields.values().map(value_length).sum(),
+        _ => 0,
     }
 }
 
@@ -197,13 +283,16 @@ fn compiled(pattern: &str) -> Result<Regex, String> {
     }
 }
 
-/// The text with masks where the pattern fits; `None` if it fits nowhere.
-fn replaced(pattern: &Regex, text: &str) -> Option<String> {
+/// The text with masks where the pattern fits what is a secret; `None` if that is nowhere.
+fn replaced(pattern: &Regex, text: &str, is_secret: impl Fn(&str) -> bool) -> Option<String> {
     let (mut masked, mut end) = (String::new(), 0);
     for found in pattern.captures_iter(text) {
         let Some(secret) = found.get(1).or_else(|| found.get(0)) else {
             continue;
         };
+        if !is_secret(secret.as_str()) {
+            continue;
+        }
         masked.push_str(&text[end..secret.start()]);
         masked.push_str(MASK);
         end = secret.end();
@@ -245,7 +334,15 @@ mod tests {
                 "-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----\nrest".into(),
                 "[redacted]\nrest",
             ),
+            (
+                "Postgres://ada:p@ss@db/x or redis://:hunter2@db".into(),
+                "Postgres://ada:[redacted]@db/x or redis://:[redacted]@db",
+            ),
             (format!("eyJ{long}.eyJ{long}.{long}"), "[redacted]"),
+            (
+                "pk_customer_order_line_items and sk-learn-contrib-lightning".into(),
+                "pk_customer_order_line_items and sk-learn-contrib-lightning",
+            ),
             (
                 "the bearer of news, a task-list and http://host:80/x".into(),
                 "the bearer of news, a task-list and http://host:80/x",

@@ -398,6 +398,16 @@ impl Pool {
         capabilities
     }
 
+    /// Whether a server has skills, as far as it has told.
+    pub fn has_skills(&self, server: &str) -> bool {
+        let Some(server) = self.shared.servers.get(server) else {
+            return false;
+        };
+        let capabilities = server.capabilities.lock();
+        let capabilities = capabilities.as_ref();
+        capabilities.is_some_and(ServerCapabilities::supports_skills)
+    }
+
     /// Notes from which level on a session reads log messages, and tells it to the servers.
     pub async fn set_log_level(&self, session: &str, level: Level) {
         let levels = &self.shared.connector.log_levels;

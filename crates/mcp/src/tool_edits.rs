@@ -71,7 +71,9 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// Adds the strings of a value that are secret: all of them, or those in fields with such names.
+/// Adds the strings of a value that are secret: those in fields with such names. Of an object in such a
+/// field, which may also say what the secret is for, these are the strings with such names, and its only
+/// string.
 fn add_secrets<'a>(
     value: &'a Value,
     is_in_secret: bool,
@@ -86,8 +88,16 @@ fn add_secrets<'a>(
             }
         }
         Value::Object(fields) => {
+            let strings = fields.values().filter(|value| value.is_string());
+            let has_one_string = strings.count() == 1;
             for (name, value) in fields {
-                add_secrets(value, is_in_secret || is_secret(name), is_secret, secrets);
+                let may_be = match value {
+                    Value::String(_) => has_one_string,
+                    value => value.is_object(),
+                };
+                let is_named = is_secret(name);
+                let is_in_secret = is_named || is_in_secret && may_be;
+                add_secrets(value, is_in_secret, is_secret, secrets);
             }
         }
         _ => {}
@@ -215,8 +225,8 @@ impl ToolEdits {
         Ok(edits)
     }
 
-    /// The strings among the arguments of the owner whose names, or those of an object around them, say
-    /// that they are secret.
+    /// The strings among the arguments of the owner whose names say that they are secret, or that of an
+    /// object in which they are the only string.
     pub fn secrets(&self, is_secret: impl Fn(&str) -> bool) -> Vec<&str> {
         let mut secrets = Vec::new();
         for edit in self.by_tool.values() {
@@ -758,7 +768,10 @@ mod tests {
     fn secrets_of_the_owner_are_found_at_any_depth() {
         let edits = read(json!({ "create_issue": {
             "arguments": { "auth": { "api_key": "one", "user": "ada" }, "credentials": ["two", { "id": "three" }] },
-            "defaults": { "token": "four", "state": "open" },
+            "defaults": {
+                "token": { "type": "account", "project": "acme", "scopes": ["read"], "api_key": "four" },
+                "state": "open",
+            },
         } }))
         .unwrap();
         let names = ["api_key", "credentials", "token"];

@@ -9,13 +9,18 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, TransactionBehavior, params};
 use serde::{Deserialize, Serialize};
-use toolscout_index::{Tool, ToolId, database};
+use serde_json::Value;
+use toolscout_index::formats::BODY;
+use toolscout_index::{Kind, Tool, ToolId, database};
 use utoipa::ToSchema;
 
 use toolscout_gate::gate::{Class, Definition};
 
 /// The database, beside the catalog's.
 const FILE_NAME: &str = "approved.db";
+
+/// What differs where the parts that differ are not known.
+pub const DEFINITION: &str = "definition";
 
 /// The migrations of the database.
 const MIGRATIONS: &[&str] = &[
@@ -104,7 +109,7 @@ impl ToolChange {
             (ChangeKind::Changed, Some(approved), Some(offered)) => {
                 changed_parts(approved, offered)
             }
-            (ChangeKind::Changed, ..) => vec!["definition"],
+            (ChangeKind::Changed, ..) => vec![DEFINITION],
             (ChangeKind::New | ChangeKind::Removed, ..) => Vec::new(),
         }
     }
@@ -683,7 +688,8 @@ pub fn id_of(server: &str, id: &str) -> Option<ToolId> {
     ToolId::new(server, id.strip_prefix(server)?.strip_prefix('/')?).ok()
 }
 
-/// The parts in which two versions of a tool differ, of those that a model or the gate uses.
+/// The parts in which two versions of a tool differ, of those that a model or the gate uses;
+/// `definition` where none of them differs and the hashes do.
 pub fn changed_parts(before: &Tool, after: &Tool) -> Vec<&'static str> {
     let compared = [
         ("title", before.title != after.title),
@@ -691,6 +697,8 @@ pub fn changed_parts(before: &Tool, after: &Tool) -> Vec<&'static str> {
         ("inputSchema", before.input_schema != after.input_schema),
         ("outputSchema", before.output_schema != after.output_schema),
         ("annotations", before.annotations != after.annotations),
+        // What a model is told by a skill.
+        ("instructions", instructions(before) != instructions(after)),
     ];
     let mut changed = Vec::new();
     for (part, differs) in compared {
@@ -698,7 +706,19 @@ pub fn changed_parts(before: &Tool, after: &Tool) -> Vec<&'static str> {
             changed.push(part);
         }
     }
+    // The hash covers more than these parts, and no change may count as none.
+    if changed.is_empty() && Definition::of(before) != Definition::of(after) {
+        changed.push(DEFINITION);
+    }
     changed
+}
+
+/// The text of a skill. Other tools have none that their definitions are compared by.
+fn instructions(tool: &Tool) -> Option<&Value> {
+    match tool.kind {
+        Kind::Skill => tool.metadata.get(BODY),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -47,7 +47,8 @@ pub struct ApprovalRequest {
 
 impl ApprovalRequest {
     /// The request with what the owner of the tool's server adds to the arguments, or replaces in them. The
-    /// owner's secrets are not shown.
+    /// owner's secrets are not shown, and long values of the owner are shortened as in the log, unlike the
+    /// arguments that the model wrote.
     pub(super) fn with_sent(mut self, sent: &Arguments, redaction: &Redaction) -> Self {
         let Value::Object(arguments) = &mut self.arguments else {
             return self;

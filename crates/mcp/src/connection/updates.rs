@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rmcp::model::{
-    ServerCapabilities, ServerNotification, SetLevelRequestParams, SubscribeRequestParams,
-    SubscriptionFilter, UnsubscribeRequestParams,
+    ErrorCode, ServerCapabilities, ServerNotification, SetLevelRequestParams,
+    SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams,
 };
 use rmcp::service::{Peer, RoleClient, ServiceError, Subscription};
 use tokio::time::{Instant, sleep, timeout};
@@ -25,6 +25,9 @@ use toolscout_base::printable::excerpt;
 
 /// How long a server may take to change its log level, for which a client waits.
 const LEVEL_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Most times in a row that a server refuses a subscription.
+const MAX_REFUSALS: u32 = 10;
 
 /// What keeps the subscriptions of a connection without a session, by URI.
 #[derive(Default)]
@@ -160,6 +163,11 @@ pub(super) fn subscribe_if_needed(
     tokio::spawn(async move { stop.run_until_cancelled(listening).await });
 }
 
+/// Whether a server would refuse a subscription with this error each time: it has none, or not this one.
+fn is_lasting(code: ErrorCode) -> bool {
+    [ErrorCode::METHOD_NOT_FOUND, ErrorCode::INVALID_PARAMS].contains(&code)
+}
+
 /// Makes a subscription, and makes it again whenever it ends.
 struct Listener {
     server: Arc<str>,
@@ -169,7 +177,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// Listens until the connection is closed, or the server refuses the subscription. `hear` gets what the
+    /// Listens until the connection is closed, or the server refuses the subscription for good. `hear` gets what the
     /// server tells, and `None` when the subscription was made again: what changed meanwhile is not known.
     async fn listen(
         self,
@@ -177,7 +185,7 @@ impl Listener {
         mut hear: impl FnMut(Option<ServerNotification>),
     ) {
         let (mut subscription, mut is_first) = (first, true);
-        let mut pause = self.limits.first_pause;
+        let (mut pause, mut refusals) = (self.limits.first_pause, 0);
         loop {
             let made = match subscription.take() {
                 Some(made) => Ok(made),
@@ -189,7 +197,7 @@ impl Listener {
                     if !is_first {
                         hear(None);
                     }
-                    is_first = false;
+                    (is_first, refusals) = (false, 0);
                     while let Ok(Some(told)) = made.next().await {
                         hear(Some(told));
                     }
@@ -198,11 +206,15 @@ impl Listener {
                         pause = self.limits.first_pause;
                     }
                 }
-                // It would refuse it each time.
                 Err(ServiceError::McpError(error)) => {
-                    let (server, reason) = (&self.server, excerpt(&error.message, QUOTED_CHARS));
-                    tracing::warn!(%server, reason, "an MCP server refuses a subscription");
-                    return;
+                    refusals += 1;
+                    // Another error may be one of the moment.
+                    if is_lasting(error.code) || refusals == MAX_REFUSALS {
+                        let (server, reason) =
+                            (&self.server, excerpt(&error.message, QUOTED_CHARS));
+                        tracing::warn!(%server, reason, "an MCP server refuses a subscription");
+                        return;
+                    }
                 }
                 Err(_) => {}
             }

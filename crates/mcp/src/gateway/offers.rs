@@ -28,8 +28,10 @@ use toolscout_index::{Tool, ToolId};
 use super::elicitation::asks_by_result;
 use super::{GatewayState, NAME_CHARS, Session};
 use crate::connection::{CallContext, CallError, Offers, TaskAnswer, TaskQuestion};
+use crate::masking;
 use crate::outcome::lenient_result;
 use crate::pool::{Pool, Subscription};
+use toolscout_base::long_work;
 use toolscout_base::printable::excerpt;
 
 /// Between a server and the name of its prompt, as in the names of tools.
@@ -294,7 +296,8 @@ impl Session {
             return Ok(CompleteResult::default());
         }
         let completed = connection.completion(params).await;
-        let mut completed = completed.map_err(|error| failure(&error))?;
+        let masking = self.shared.pool.masking(&server);
+        let mut completed = completed.map_err(|error| failure(&masking.error(error)))?;
         completed.result_type = Some(ResultType::COMPLETE);
         Ok(completed)
     }
@@ -584,30 +587,43 @@ struct Question {
 }
 
 impl Question {
+    /// What the server answers, without secrets.
     async fn answer(&self) -> Result<Given, CallError> {
+        let masking = self.pool.masking(&self.server);
+        let given = self.unmasked_answer().await;
+        let mut given = given.map_err(|error| masking.error(error))?;
+        if masking.is_empty() {
+            return Ok(given);
+        }
+        match &mut given {
+            Given::Prompt(GetPromptResponse::Complete(prompt)) => {
+                let bytes = masking::prompt_length(prompt);
+                long_work::read(bytes, || masking.prompt(prompt)).await;
+            }
+            Given::Resource(ReadResourceResponse::Complete(read)) => {
+                let bytes = read.contents.iter().map(masking::contents_length).sum();
+                let mask = || {
+                    let contents = read.contents.iter_mut();
+                    contents.for_each(|contents| masking.contents(contents));
+                };
+                long_work::read(bytes, mask).await;
+            }
+            Given::Task(TaskAnswer::State(state)) => masking.task(&mut state.task),
+            _ => {}
+        }
+        Ok(given)
+    }
+
+    async fn unmasked_answer(&self) -> Result<Given, CallError> {
         let connection = self.pool.connection(&self.server).await?;
         match self.asked.clone() {
             Asked::Prompt(params) => {
-                let mut given = connection.prompt(params, &self.calling).await?;
-                if let GetPromptResponse::Complete(prompt) = &mut given {
-                    let masking = self.pool.masking(&self.server);
-                    prompt
-                        .messages
-                        .iter_mut()
-                        .for_each(|message| masking.message(message));
-                }
-                Ok(Given::Prompt(given))
+                let given = connection.prompt(params, &self.calling).await;
+                given.map(Given::Prompt)
             }
             Asked::Resource(params) => {
-                let mut given = connection.resource(params, &self.calling).await?;
-                if let ReadResourceResponse::Complete(result) = &mut given {
-                    let masking = self.pool.masking(&self.server);
-                    result
-                        .contents
-                        .iter_mut()
-                        .for_each(|contents| masking.contents(contents));
-                }
-                Ok(Given::Resource(given))
+                let given = connection.resource(params, &self.calling).await;
+                given.map(Given::Resource)
             }
             Asked::Task(question, client) => {
                 let answered = connection.task(question, client).await;
@@ -638,6 +654,12 @@ impl Callable for Question {
             outcome,
             own: Some(Box::new(answer)),
         }
+    }
+
+    /// The server may ask a person meanwhile, who needs longer than a tool may take. Each request to the
+    /// server and each question to the person has its own limit, and there are not many of them.
+    fn limits_itself(&self) -> bool {
+        matches!(self.asked, Asked::Prompt(_) | Asked::Resource(_))
     }
 }
 

@@ -28,15 +28,14 @@ impl Session {
     /// # Errors
     /// If no server has it.
     pub(super) async fn skill(&self, uri: &str) -> Result<GetSkillResult, ErrorData> {
-        for (server, _) in self.shared.offers().await {
+        for server in self.servers_for_skill(uri).await {
             let Ok(connection) = self.shared.pool.connection(&server).await else {
                 continue;
             };
-            if !connection.capabilities().supports_skills() {
-                continue;
-            }
             // One that does not have it answers with an error.
-            if let Ok(mut given) = connection.skill(uri).await {
+            if let Ok(mut given) = connection.skill(uri).await
+                && given.skill.uri == uri
+            {
                 given.skill = marked(given.skill, &server);
                 return Ok(given);
             }
@@ -46,6 +45,22 @@ impl Session {
             "no connected server has the skill {uri:?}; `skills/list` names those there are"
         );
         Err(ErrorData::invalid_params(message, None))
+    }
+
+    /// The servers that may have a skill: the one that lists it, or else those that have skills at all, so
+    /// that no other server is started for it.
+    async fn servers_for_skill(&self, uri: &str) -> Vec<String> {
+        let mut with_skills = Vec::new();
+        for (server, offers) in self.shared.offers().await {
+            let mut skills = offers.skills.iter();
+            if skills.any(|skill| skill.entry.uri == uri) {
+                return vec![server];
+            }
+            if self.shared.pool.has_skills(&server) {
+                with_skills.push(server);
+            }
+        }
+        with_skills
     }
 }
 

@@ -20,6 +20,10 @@ const OF_CLIENTS: [&str; 9] = [
     "call_timeout_s",
 ];
 
+/// Of these, what the owner may have added to a server of a client. It stays, as the entries of `env` do,
+/// while the command and the URL are the same.
+const ADDED: [&str; 3] = ["cwd", "oauth", "call_timeout_s"];
+
 /// What becomes of an imported server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
@@ -64,7 +68,7 @@ impl Placing<'_> {
         for name in &names {
             let mut used = BTreeMap::new();
             if let Some(present) = self.listed.get(name)
-                && is_same(&of_client(present), &of_client(&server.entry), &mut used)
+                && is_same_server(present, &server.entry, self.updates, &mut used)
             {
                 server.entry = present.clone();
                 self.variables.note(used);
@@ -96,9 +100,15 @@ impl Placing<'_> {
     fn update(&mut self, server: &mut ImportedServer, name: &str) -> Value {
         let before = self.listed.get(name).cloned().unwrap_or_default();
         let mut used = BTreeMap::new();
+        // Before references take the place of parts of the URL.
+        let keeps_additions = has_same_target(&before, &server.entry);
         keep_references(&before, &mut server.entry, &mut used);
         self.variables.note(used);
         self.variables.take(server);
+        // Afterwards, so that what the owner wrote stays as it is.
+        if keeps_additions {
+            add_additions(&before, &mut server.entry);
+        }
         let mut entry = Map::new();
         for (key, value) in before.as_object().into_iter().flatten() {
             let given = server.entry.get(key);
@@ -117,6 +127,51 @@ impl Placing<'_> {
         server.entry = Value::Object(entry);
         self.listed.insert(name.to_owned(), server.entry.clone());
         before
+    }
+}
+
+/// Whether an entry of a file of servers is this one of a client, but for what the owner has added. Without
+/// updates, a server with some of the variables is another one.
+fn is_same_server(
+    listed: &Value,
+    given: &Value,
+    updates: bool,
+    used: &mut BTreeMap<String, String>,
+) -> bool {
+    let mut given = of_client(given);
+    let may_lack_variables = updates || given.get("env").is_none();
+    if may_lack_variables && has_same_target(listed, &given) {
+        add_additions(listed, &mut given);
+    }
+    is_same(&of_client(listed), &given, used)
+}
+
+/// Whether two entries start the same command, or reach the same URL.
+fn has_same_target(listed: &Value, given: &Value) -> bool {
+    let is_same = |key| is_same(&listed[key], &given[key], &mut BTreeMap::new());
+    is_same("command") && is_same("url")
+}
+
+/// Adds what the owner has added to an entry and a client does not have.
+fn add_additions(listed: &Value, given: &mut Value) {
+    let (Some(listed), Some(given)) = (listed.as_object(), given.as_object_mut()) else {
+        return;
+    };
+    for key in ADDED {
+        if let Some(value) = listed.get(key)
+            && !given.contains_key(key)
+        {
+            given.insert(key.to_owned(), value.clone());
+        }
+    }
+    let variables = listed.get("env").and_then(Value::as_object);
+    for (name, value) in variables.into_iter().flatten() {
+        let own = given.entry("env").or_insert_with(|| Map::new().into());
+        if let Some(own) = own.as_object_mut()
+            && !own.contains_key(name)
+        {
+            own.insert(name.clone(), value.clone());
+        }
     }
 }
 
@@ -258,6 +313,28 @@ mod tests {
         // Once more there is nothing to do.
         let changes = placed(&mut listed, &[entry]);
         assert_eq!(changes, [("a".to_owned(), Change::Same)]);
+    }
+
+    #[test]
+    fn an_update_keeps_what_the_owner_has_added_to_the_same_command() {
+        let before = json!({
+            "command": "run", "args": ["-a"], "cwd": "/own", "call_timeout_s": 9,
+            "env": { "A_KEY": "plain", "MODE": "ro" },
+        });
+        let mut listed = Map::from_iter([("a".to_owned(), before.clone())]);
+        let same = json!({ "command": "run", "args": ["-a"], "env": { "MODE": "ro" } });
+        let changes = placed(&mut listed, &[same]);
+        assert_eq!(changes, [("a".to_owned(), Change::Same)]);
+        let other = json!({ "command": "run", "args": ["-b"], "env": { "MODE": "rw" } });
+        placed(&mut listed, &[other]);
+        let after = json!({
+            "command": "run", "args": ["-b"], "cwd": "/own", "call_timeout_s": 9,
+            "env": { "A_KEY": "plain", "MODE": "rw" },
+        });
+        assert_eq!(listed["a"], after);
+        // Of another command it is not known whether it needs them.
+        placed(&mut listed, &[json!({ "command": "other" })]);
+        assert_eq!(listed["a"], json!({ "command": "other" }));
     }
 
     #[test]

@@ -108,29 +108,7 @@ impl Server {
         }
         match called {
             Ok(result) => finished(call.view(), &self.config.masking, result).await,
-            Err(error) => Err(self.masked(error)),
-        }
-    }
-
-    /// An error without the secrets that its server may have written into it.
-    fn masked(&self, error: CallError) -> CallError {
-        match error {
-            CallError::Refused {
-                code,
-                message,
-                mut data,
-            } => {
-                let masking = &self.config.masking;
-                if let Some(data) = &mut data {
-                    masking.value(data);
-                }
-                CallError::Refused {
-                    code,
-                    message: masking.text(&message).into_owned(),
-                    data,
-                }
-            }
-            other => other,
+            Err(error) => Err(self.config.masking.error(error)),
         }
     }
 
