@@ -216,6 +216,7 @@ ChangeReason: TypeAlias = Literal[
     "null",
     "identity",
     "precondition",
+    "owner",
 ]
 
 

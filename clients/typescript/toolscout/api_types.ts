@@ -838,7 +838,7 @@ export interface components {
          * @description The reason why an argument was changed.
          * @enum {string}
          */
-        ChangeReason: "number" | "text" | "boolean" | "enum" | "trimmed" | "amount" | "case" | "json" | "default" | "null" | "identity" | "precondition";
+        ChangeReason: "number" | "text" | "boolean" | "enum" | "trimmed" | "amount" | "case" | "json" | "default" | "null" | "identity" | "precondition" | "owner";
         /** @description A question. */
         ChatRequest: {
             /** @description The agent that answers, of those of `GET /v1/agents`; that of the conversation by default. */
@@ -1011,8 +1011,8 @@ export interface components {
         DegradedReport: {
             /**
              * @description The cause, for programs: `embedder_not_loaded`, `embedder_failed`, `no_embedder`,
-             *     `not_embedded`, `partly_embedded`, `damaged_vectors`, `ranker`, `memory`, `budget_exceeded`,
-             *     `store_unreachable`.
+             *     `not_embedded`, `partly_embedded`, `damaged_vectors`, `candidates`, `ranker`, `memory`,
+             *     `budget_exceeded`, `store_unreachable`.
              */
             code: string;
             /** @description Tools that have no vectors yet. */
