@@ -11,7 +11,6 @@ use rmcp::model::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::connection::CallError;
 use toolscout_base::known_secrets;
 use toolscout_base::printable::excerpt;
 
@@ -159,34 +158,6 @@ impl Masking {
         }
         if let TaskPayload::Failed { error } = &mut task.payload {
             error.values_mut().for_each(|value| self.value(value));
-        }
-    }
-
-    /// An error without the secrets that its server may have written into it.
-    pub fn error(&self, error: CallError) -> CallError {
-        match error {
-            CallError::Refused {
-                code,
-                message,
-                mut data,
-            } => {
-                if let Some(data) = &mut data {
-                    self.value(data);
-                }
-                CallError::Refused {
-                    code,
-                    message: self.text(&message).into_owned(),
-                    data,
-                }
-            }
-            CallError::AnswersLater { mut result } => {
-                // The id of the task stays as it is, or nobody could ask for its result.
-                if let Some(message) = result.get_mut("statusMessage") {
-                    self.value(message);
-                }
-                CallError::AnswersLater { result }
-            }
-            other => other,
         }
     }
 

@@ -210,7 +210,6 @@ mod tests {
         }
         for request in [
             "woollen scarf",
-            "overdue todos",
             "scheduled jobs",
             "zaps i got",
             "padres roster",
@@ -220,7 +219,6 @@ mod tests {
             "trackParcel 1Z999",
             "kubectl pods",
             "geocode address",
-            "spotify playlist",
             "yaml to json",
             "send an email to Rechnung",
         ] {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::QUOTED_CHARS;
 use super::reasons::{causes, of_handshake};
 use crate::authorized::{Denial, HttpError, denial, lacks_token};
+use crate::masking::Masking;
 use crate::process::StderrTail;
 use crate::tool_edits::NotCalled;
 use toolscout_base::printable::{excerpt, line};
@@ -153,6 +154,36 @@ pub enum CallError {
         /// The reason, as far as it is known.
         reason: String,
     },
+}
+
+impl CallError {
+    /// The same without the secrets that its server may have written into it.
+    pub fn masked(self, masking: &Masking) -> Self {
+        match self {
+            CallError::Refused {
+                code,
+                message,
+                mut data,
+            } => {
+                if let Some(data) = &mut data {
+                    masking.value(data);
+                }
+                CallError::Refused {
+                    code,
+                    message: masking.text(&message).into_owned(),
+                    data,
+                }
+            }
+            CallError::AnswersLater { mut result } => {
+                // The id of the task stays as it is, or nobody could ask for its result.
+                if let Some(message) = result.get_mut("statusMessage") {
+                    masking.value(message);
+                }
+                CallError::AnswersLater { result }
+            }
+            other => other,
+        }
+    }
 }
 
 impl ConnectError {

@@ -297,7 +297,7 @@ impl Session {
         }
         let completed = connection.completion(params).await;
         let masking = self.shared.pool.masking(&server);
-        let mut completed = completed.map_err(|error| failure(&masking.error(error)))?;
+        let mut completed = completed.map_err(|error| failure(&error.masked(&masking)))?;
         completed.result_type = Some(ResultType::COMPLETE);
         Ok(completed)
     }
@@ -591,7 +591,7 @@ impl Question {
     async fn answer(&self) -> Result<Given, CallError> {
         let masking = self.pool.masking(&self.server);
         let given = self.unmasked_answer().await;
-        let mut given = given.map_err(|error| masking.error(error))?;
+        let mut given = given.map_err(|error| error.masked(&masking))?;
         if masking.is_empty() {
             return Ok(given);
         }

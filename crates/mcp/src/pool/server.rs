@@ -108,7 +108,7 @@ impl Server {
         }
         match called {
             Ok(result) => finished(call.view(), &self.config.masking, result).await,
-            Err(error) => Err(self.config.masking.error(error)),
+            Err(error) => Err(error.masked(&self.config.masking)),
         }
     }
 
