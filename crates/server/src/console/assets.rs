@@ -64,7 +64,8 @@ macro_rules! asset {
 static PAGE: Asset = asset!("index.html", HTML);
 
 /// What the page loads.
-static FILES: [Asset; 52] = [
+static FILES: [Asset; 54] = [
+    asset!("agent.css", CSS),
     asset!("agent.js", JAVASCRIPT),
     asset!("answer.js", JAVASCRIPT),
     asset!("api.js", JAVASCRIPT),
@@ -72,6 +73,7 @@ static FILES: [Asset; 52] = [
     asset!("approvals.js", JAVASCRIPT),
     asset!("arguments.js", JAVASCRIPT),
     asset!("audit.js", JAVASCRIPT),
+    asset!("catalog.css", CSS),
     asset!("catalog.js", JAVASCRIPT),
     asset!("chat.js", JAVASCRIPT),
     asset!("connection.js", JAVASCRIPT),

@@ -11,8 +11,8 @@ import { drawWaiting, lookNow, waitingCalls, watchWaiting } from "./waiting.js";
 
 const SCREENS = {
   search: { title: "Search", open: async () => search },
-  catalog: { title: "Catalog", open: async () => (await import("./catalog.js")).catalog },
-  agent: { title: "Agent", open: async () => (await import("./agent.js")).agent },
+  catalog: { title: "Catalog", open: async () => (await styled("catalog.css", import("./catalog.js"))).catalog },
+  agent: { title: "Agent", open: async () => (await styled("agent.css", import("./agent.js"))).agent },
   evaluate: { title: "Evaluate", open: async () => (await styled("evaluate.css", import("./evaluate.js"))).evaluate },
   operations: { title: "Operations", open: async () => (await styled("operations.css", import("./operations.js"))).operations },
 };
