@@ -92,7 +92,7 @@ export const servers = {
       assert.match(await page.locator(".review").innerText(), /no longer offered[\s\S]*new[\s\S]*First send the last message[\s\S]*"encoding"/u);
       await picture(page, "catalog-review");
       assert.deepEqual((await barriers(page)).serious, []);
-      await page.getByRole("article", { name: "Change of files/read_file" }).getByRole("button", { name: "Accept", exact: true }).click();
+      // Before a decision, after which all changes are read again.
       const suspicious = page.getByRole("article", { name: "Change of files/move_file" });
       assert.match(await suspicious.innerText(), /Instructs the model/u);
       assert.deepEqual(await suspicious.getByRole("button").evaluateAll((buttons) => buttons.map((button) => [button.textContent, button.className])), [["Block", "danger"], ["Accept…", ""]]);
@@ -101,6 +101,7 @@ export const servers = {
       assert.match(await dialog.innerText(), /Instructs the model/u);
       await picture(page, "catalog-review-suspicious");
       await dialog.getByRole("button", { name: "Cancel" }).click();
+      await page.getByRole("article", { name: "Change of files/read_file" }).getByRole("button", { name: "Accept", exact: true }).click();
       await page.getByRole("article", { name: "Change of files/read_file" }).waitFor({ state: "detached" });
       await page.locator(".to-review", { hasText: "2 tools to review" }).waitFor();
       await page.getByRole("link", { name: "Back to the tools" }).click();
