@@ -59,6 +59,8 @@ async fn entries_are_paged_from_the_newest_and_filtered() {
     for (query, expected) in [
         ("tool=s/b", vec![8, 7, 6]),
         ("tool=s/b&since_ms=6", vec![8, 7]),
+        ("name=S/B&since_ms=6", vec![8, 7]),
+        ("name=none", vec![]),
         ("event=ended&since_ms=7", vec![8]),
         ("decision=deny", vec![]),
         ("tool=none", vec![]),

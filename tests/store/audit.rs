@@ -82,6 +82,17 @@ fn the_audit_logs_of_all_nodes_are_listed_and_verified_on_any() {
     );
     let begun = nodes[1].get("/v1/audit?event=begun&tool=weather/get");
     assert_eq!(begun.body["entries"].as_array().unwrap().len(), 3);
+    for (part, count) in [("THER/g", 3), ("%", 0)] {
+        let found = nodes[1].get(&format!(
+            "/v1/audit?event=begun&name={}",
+            part.replace('%', "%25")
+        ));
+        assert_eq!(
+            found.body["entries"].as_array().unwrap().len(),
+            count,
+            "{part}"
+        );
+    }
 
     let checked = check(&nodes[1]);
     let logs = checked.body["nodes"]

@@ -222,6 +222,7 @@ impl PostgresStore {
                  WHERE (time_ms, audit.chain, seq) < ($1, $2, $3)
                    AND ($4::text IS NULL OR tool = $4) AND ($5::text IS NULL OR event = $5)
                    AND ($6::text IS NULL OR decision = $6) AND ($7::bigint IS NULL OR time_ms >= $7)
+                   AND ($9::text IS NULL OR position($9 IN lower(tool)) > 0)
                  ORDER BY time_ms DESC, audit.chain DESC, seq DESC LIMIT $8",
             )
             .bind(time_ms)
@@ -232,6 +233,7 @@ impl PostgresStore {
             .bind(filter.decision_name())
             .bind(since_ms)
             .bind(limit as i64 + 1)
+            .bind(filter.lower_tool_part().as_deref().map(text))
             .fetch_all(&self.pool)
             .await?;
             let total: Option<i64> =

@@ -48,6 +48,8 @@ pub struct ListParams {
     cursor: Option<String>,
     /// Only entries of this tool, by its id.
     tool: Option<String>,
+    /// Only entries of tools whose ids have this part, in large or small letters.
+    name: Option<String>,
     /// Only calls that were decided on so.
     #[param(inline)]
     decision: Option<Decision>,
@@ -211,6 +213,7 @@ pub async fn list(
     };
     let filter = Filter {
         tool: params.tool,
+        tool_part: params.name,
         decision: params.decision,
         event: params.event.map(|event| event.name().to_owned()),
         since_ms,

@@ -17,6 +17,8 @@ const MAX_BYTES: usize = 1 << 20;
 pub struct Filter {
     /// Of this tool, by its id.
     pub tool: Option<String>,
+    /// Of tools whose ids have this part, in large or small letters.
+    pub tool_part: Option<String>,
     /// Of calls that were decided on so. The end of a call has no decision of its own.
     pub decision: Option<Decision>,
     /// `begun`, `refused`, `dry_run` or `ended`.
@@ -125,7 +127,18 @@ impl Filter {
                 return false;
             }
         }
-        true
+        match self.lower_tool_part() {
+            Some(part) => {
+                let tool = fields.get("tool").and_then(Value::as_str);
+                tool.is_some_and(|tool| tool.to_lowercase().contains(&part))
+            }
+            None => true,
+        }
+    }
+
+    /// The part that the id of a tool in small letters must have.
+    pub fn lower_tool_part(&self) -> Option<String> {
+        self.tool_part.as_ref().map(|part| part.to_lowercase())
     }
 
     /// Whether no older entry can pass. Entries are in the order of time, as far as the clock of the
@@ -249,5 +262,14 @@ mod tests {
             ..Filter::default()
         };
         assert!(of(filter).is_empty());
+        let of_part = |part: &str| {
+            of(Filter {
+                tool_part: Some(part.into()),
+                ..Filter::default()
+            })
+        };
+        assert_eq!(of_part("/T0"), [11, 9, 7, 5, 3, 1]);
+        assert_eq!(of_part("t").len(), 11);
+        assert!(of_part("%").is_empty());
     }
 }
