@@ -20,7 +20,7 @@ export const catalog = {
     await page.getByRole("option", { name: /^create_issue/u }).click();
     const detail = page.locator(".detail");
     await detail.getByRole("heading", { name: "create_issue" }).waitFor();
-    assert.match(await detail.innerText(), /does more than read[\s\S]*Arguments[\s\S]*owner[\s\S]*required/u);
+    assert.match(await detail.innerText(), /changes something[\s\S]*Arguments[\s\S]*owner[\s\S]*required/u);
     await detail.getByText("JSON", { exact: true }).click();
     assert.match(await detail.locator("pre").innerText(), /"inputSchema"/u);
     assert.match(page.url(), /tool=github%2Fcreate_issue/u);
@@ -58,6 +58,63 @@ export const catalog = {
     await picture(page, "catalog-owner");
     await close(page);
     await put({});
+  },
+
+  async "the owner of a catalog changes what is said of a tool"({ browser, server }) {
+    const page = await open(browser, server, { hash: "#/catalog?c=default&tool=github%2Fcreate_issue" });
+    const detail = page.locator(".detail");
+    await detail.getByText("No other names, pins or factors.").waitFor();
+    const change = detail.getByRole("button", { name: "Change" });
+    await change.click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Description for search and models").fill("Reports a fault.");
+    await dialog.getByLabel("Also called").fill("tell them it broke\nfile a bug");
+    await dialog.getByLabel("Factor of its score").fill("1.5");
+    assert.deepEqual((await barriers(page)).serious, []);
+    await picture(page, "catalog-words");
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await detail.getByText("Models read the owner's description:").waitFor();
+    assert.match(await detail.innerText(), /Reports a fault\.[\s\S]*Also called tell them it broke\s+Also called file a bug\s+Boosted by the factor 1\.5 of this tool/u);
+    const { hits } = await server.post("catalogs/default/search", { query: "tell them it broke" });
+    assert.equal(hits[0].id, "github/create_issue");
+    await change.click();
+    for (const label of ["Description for search and models", "Also called", "Factor of its score"]) await dialog.getByLabel(label).fill("");
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await detail.getByText("No other names, pins or factors.").waitFor();
+    const { words } = await server.get("catalogs/default/words");
+    assert.deepEqual([words.descriptions ?? {}, words.aliases ?? {}, words.boosts?.tools ?? {}], [{}, {}, {}]);
+    await close(page);
+  },
+
+  async "a tool that an address names is marked in its list, and End leads to the last of 20,000"({ browser, large }) {
+    const page = await open(browser, large, { hash: "#/catalog?c=default&tool=large%2Ftool_12345" });
+    await page.locator('.row[aria-selected="true"]', { hasText: "tool_12345" }).waitFor();
+    const list = page.getByRole("listbox");
+    const isSeen = await list.evaluate((element) => {
+      const [box, row] = [element, element.querySelector('[aria-selected="true"]')].map((one) => one.getBoundingClientRect());
+      return row.top >= box.top && row.bottom <= box.bottom;
+    });
+    assert.ok(isSeen, "the row is in sight");
+    await list.focus();
+    await page.keyboard.press("End");
+    await page.locator(".row.active", { hasText: "tool_19999" }).waitFor();
+    await page.keyboard.press("Home");
+    await page.locator(".row.active", { hasText: "tool_00000" }).waitFor();
+    await close(page);
+  },
+
+  async "the way back leads to where a list was left"({ browser, large }) {
+    const page = await open(browser, large, { hash: "#/catalog?c=default" });
+    await page.getByRole("option").first().waitFor();
+    const list = page.getByRole("listbox");
+    await list.evaluate((element) => { element.scrollTop = 50 * 5000; });
+    await page.getByRole("option", { name: /^tool_05000/u }).waitFor();
+    await page.waitForFunction(() => history.state?.list === 250_000);
+    await page.getByRole("link", { name: "Search", exact: true }).click();
+    await page.locator("#query").waitFor();
+    await page.goBack();
+    await page.getByRole("option", { name: /^tool_05000/u }).waitFor();
+    await close(page);
   },
 
   async "texts of a tool are written by a person and by the model, measured and deleted"({ browser }) {

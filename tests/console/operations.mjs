@@ -176,10 +176,10 @@ export const operations = {
     await page.locator(".entry").nth(1).waitFor();
     await page.getByLabel("Tool", { exact: true }).fill("gmail/none");
     await page.getByText("No entry passes these filters").waitFor();
-    assert.match(page.url(), /view=audit&tool=gmail%2Fnone&decision=ask/u);
+    assert.match(page.url(), /view=audit&name=gmail%2Fnone&decision=ask/u);
     await page.reload();
     assert.equal(await page.getByLabel("Tool", { exact: true }).inputValue(), "gmail/none");
-    await page.getByLabel("Tool", { exact: true }).fill("gmail/send_email");
+    await page.getByLabel("Tool", { exact: true }).fill("SEND_em");
     await page.locator(".entry").nth(1).waitFor();
     await close(page);
     await server.end();

@@ -104,6 +104,52 @@ export const search = {
     await close(page);
   },
 
+  async "the owner of a catalog changes what a request finds, and undoes it"({ browser, server }) {
+    const page = await open(browser, server, { hash: "#/search?q=open+an+issue+on+github" });
+    const first = page.locator(".hit").first();
+    await first.locator(".name", { hasText: "create_issue" }).waitFor();
+    const second = await page.locator(".hit .name").nth(1).innerText();
+    const change = async (choice) => {
+      await page.locator(".hit", { hasText: second }).first().getByRole("button", { name: "Change" }).click();
+      await page.getByRole("dialog").getByLabel(choice).check();
+      await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+    };
+    await change("Put it first for this request");
+    await first.locator(".name", { hasText: second }).waitFor();
+    await page.getByText(`${second} is first for this request.`).waitFor();
+    await picture(page, "search-pinned");
+    await page.getByRole("button", { name: "Undo" }).click();
+    await first.locator(".name", { hasText: "create_issue" }).waitFor();
+    await change("Hide it for this request");
+    await page.waitForFunction((name) => ![...document.querySelectorAll(".hit .name")].some((one) => one.textContent === name), second);
+    await page.getByRole("button", { name: "Undo" }).click();
+    await page.locator(".hit .name", { hasText: second }).first().waitFor();
+    await page.locator(".hit", { hasText: second }).first().getByRole("button", { name: "Change" }).click();
+    await page.getByRole("dialog").getByLabel("Give it another name").check();
+    assert.deepEqual((await barriers(page)).serious, []);
+    await page.getByRole("dialog").getByLabel("The other name").fill("where is that ticket");
+    await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+    await page.getByText(`${second} has another name.`).waitFor();
+    await page.locator("#query").fill("where is that ticket");
+    await first.locator(".name", { hasText: second }).waitFor();
+    await fetch(`${server.url}/v1/catalogs/default/words`, { method: "PUT", headers: { "Content-Type": "application/json" }, body: "{}" });
+    await close(page);
+  },
+
+  async "the way back leads to the place and the reasons that were open"({ browser, server }) {
+    const page = await open(browser, server, { height: 500, hash: "#/search?q=send+an+email&k=30" });
+    const hit = page.locator(".hit").nth(15);
+    await hit.locator("summary").click();
+    await page.waitForFunction(() => history.state?.opened?.length === 1 && history.state?.top === scrollY && scrollY > 0);
+    const top = await page.evaluate(() => scrollY);
+    await hit.locator(".name").click();
+    await page.locator(".detail h2").waitFor();
+    await page.goBack();
+    await page.waitForFunction((y) => Math.abs(scrollY - y) < 2, top);
+    assert.ok(await hit.locator(".why").evaluate((why) => why.open));
+    await close(page);
+  },
+
   async "no match and a refused request are said, and nothing typed is lost"({ browser, server }) {
     const page = await open(browser, server, { expected: /422/u });
     await page.getByRole("button", { name: "createIssue" }).click();

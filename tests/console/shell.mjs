@@ -57,6 +57,45 @@ export const shell = {
     }
   },
 
+  async "an address that leads nowhere is said so"({ browser, server }) {
+    const said = { "#/nowhere": "There is no screen", "#/constructor": "There is no screen", "#/operations?view=nowhere": "There is no view nowhere", "#/catalog?c=nope": "There is no catalog", "#/search?c=nope&q=rain": "There is no catalog" };
+    for (const [hash, text] of Object.entries(said)) {
+      const page = await open(browser, server, { hash });
+      await page.getByText(text).waitFor();
+      await page.getByRole("link", { name: "Search", exact: true }).first().click();
+      await page.locator("#query").waitFor();
+      await close(page);
+    }
+  },
+
+  async "the list of servers is one stop of the Tab key"({ browser, server }) {
+    const page = await open(browser, server, { hash: "#/catalog?c=default" });
+    await page.getByRole("link", { name: "github 17" }).waitFor();
+    await tabTo(page, (element) => element.textContent.startsWith("All servers"));
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Enter");
+    await page.locator(".filter", { hasText: /^9 tools/u }).waitFor();
+    const presses = await tabTo(page, (element) => element.getAttribute("aria-label") === "Filter by name");
+    assert.ok(presses <= 5, `${presses} presses to the filter`);
+    await close(page);
+  },
+
+  async "a phone shows all screens below, and the settings in one line"({ browser, server }) {
+    const page = await open(browser, server, { width: 360, height: 760, hash: "#/search?q=send+an+email" });
+    await page.locator(".hit").first().waitFor();
+    for (const name of ["Search", "Catalog", "Agent", "Evaluate", "Operations"]) {
+      const box = await page.locator("#nav").getByRole("link", { name, exact: true }).boundingBox();
+      assert.ok(box.x >= 0 && box.x + box.width <= 360 && box.y > 700, `${name} is in reach`);
+    }
+    assert.equal(await page.getByLabel("Mode").isVisible(), false);
+    await page.getByText("With the usual settings").click();
+    await page.getByLabel("Mode").selectOption("lexical");
+    await page.getByText("With mode lexical").waitFor();
+    await page.locator(".summary", { hasText: "lexical" }).waitFor();
+    await close(page);
+  },
+
   async "dark by the system and by the switch"({ browser, server }) {
     const page = await open(browser, server, { dark: true, hash: "#/search?q=will+it+rain+tomorrow" });
     await page.locator(".hit").first().waitFor();
@@ -193,11 +232,11 @@ function measure(session) {
   };
 }
 
-/** Presses Tab until an element that is meant has the focus. */
+/** Presses Tab until an element that is meant has the focus. Returns how often. */
 async function tabTo(page, isMeant) {
   for (let presses = 0; presses < 120; presses += 1) {
     await page.keyboard.press("Tab");
-    if (await page.evaluate(`(${isMeant})(document.activeElement)`)) return;
+    if (await page.evaluate(`(${isMeant})(document.activeElement)`)) return presses + 1;
   }
   throw new Error(`Tab does not lead to ${isMeant}`);
 }

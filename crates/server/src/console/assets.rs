@@ -64,7 +64,7 @@ macro_rules! asset {
 static PAGE: Asset = asset!("index.html", HTML);
 
 /// What the page loads.
-static FILES: [Asset; 54] = [
+static FILES: [Asset; 55] = [
     asset!("agent.css", CSS),
     asset!("agent.js", JAVASCRIPT),
     asset!("answer.js", JAVASCRIPT),
@@ -97,6 +97,7 @@ static FILES: [Asset; 54] = [
     asset!("load.js", JAVASCRIPT),
     asset!("operations.css", CSS),
     asset!("operations.js", JAVASCRIPT),
+    asset!("own_words.js", JAVASCRIPT),
     asset!("owner.js", JAVASCRIPT),
     asset!("panels.js", JAVASCRIPT),
     asset!("place.js", JAVASCRIPT),

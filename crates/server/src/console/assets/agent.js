@@ -3,7 +3,7 @@
 import { call } from "./api.js";
 import { Chat, ofConversation } from "./chat.js";
 import { ask, tell } from "./dialog.js";
-import { announce, h, icon, replace } from "./dom.js";
+import { announce, h, icon, oneStop, replace } from "./dom.js";
 import { address, here, note } from "./place.js";
 import { dates, foreign, oneLine } from "./text.js";
 
@@ -166,6 +166,7 @@ class AgentScreen {
         h("span", { class: "conversation" }, foreign(oneLine(title, 90) || "…")),
         running.has(id) ? h("span", { class: "badge accent" }, "running") : h("span", { class: "number" }, turns))));
     replace(this.names, items.length > 0 ? items : h("li", { class: "muted" }, "None yet."));
+    oneStop(this.names);
     this.more.hidden = !this.hasMore;
     const known = this.list.find(({ id }) => id === this.chat.id);
     replace(this.title, known ? foreign(oneLine(known.title, 120)) : "New conversation");

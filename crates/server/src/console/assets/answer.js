@@ -8,7 +8,7 @@ import { counted, foreign, milliseconds, oneLine } from "./text.js";
 const STAGES = [["embed", "embed"], ["lexical", "words"], ["dense", "meaning"], ["fuse", "fuse"], ["rank", "rank"]];
 /**
  * @param {object} answer of the API
- * @param {{catalog: string, other: ?object, opened: Set<string>, onRight: Function}} context `other` is
+ * @param {{catalog: string, other: ?object, opened: Set<string>, onToggle: Function, onRight: Function, onChange: Function}} context `other` is
  *   the answer that this one is compared with
  */
 export function answerView(answer, context) {
@@ -18,7 +18,7 @@ export function answerView(answer, context) {
     answer.match === "none" && answer.hits.length > 0 && nothingFits(answer),
     answer.degraded && degraded(answer.degraded),
     understood(explain, answer),
-    answer.hits.length > 0 ? hits(answer, explain.clauses ?? [], context) : noMatch(answer, context.catalog),
+    answer.hits.length > 0 ? [hits(answer, explain.clauses ?? [], context), legend()] : noMatch(answer, context.catalog),
   ];
 }
 
@@ -78,10 +78,25 @@ function hits(answer, clauses, context) {
     clauses,
     move: context.other && move(index + 1, ranks.get(hit.id)),
     isOpen: context.opened.has(hit.id),
-    onToggle: (id, isOpen) => (isOpen ? context.opened.add(id) : context.opened.delete(id)),
+    onToggle: context.onToggle,
     onRight: (given, button) => context.onRight(answer, given, button),
+    onChange: (given) => context.onChange(answer, given),
   }));
   return h("ol", { class: answer.match === "none" ? "hits unfit" : "hits" }, items);
+}
+
+const LEGEND = {
+  words: "words of the request in the tool's name, description and arguments (BM25)",
+  table: "meaning, by a table of word vectors",
+  languages: "meaning, by a table of word vectors for many languages",
+  encoder: "meaning, by a small neural network that reads the whole text",
+  ranker: "the place that the learned ranker gave, and the place before it",
+  memory: "what earlier calls and feedback say of this request",
+};
+
+function legend() {
+  const rows = Object.entries(LEGEND).map(([name, means]) => h("div", {}, h("dt", {}, name), h("dd", {}, means)));
+  return h("details", { class: "legend" }, h("summary", {}, "What the bars mean"), h("dl", {}, rows));
 }
 
 /** Above hits that are only the nearest tools. */

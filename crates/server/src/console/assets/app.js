@@ -3,10 +3,10 @@
 import { call, key } from "./api.js";
 import { onConnection, retryNow } from "./connection.js";
 import { ask } from "./dialog.js";
-import { h, icon, replace, skeleton } from "./dom.js";
-import { address, here } from "./place.js";
+import { debounce, h, icon, replace, skeleton } from "./dom.js";
+import { address, here, remember, remembered } from "./place.js";
 import { search } from "./search.js";
-import { foreign } from "./text.js";
+import { foreign, oneLine } from "./text.js";
 import { drawWaiting, lookNow, waitingCalls, watchWaiting } from "./waiting.js";
 
 const SCREENS = {
@@ -16,6 +16,7 @@ const SCREENS = {
   evaluate: { title: "Evaluate", open: async () => (await styled("evaluate.css", import("./evaluate.js"))).evaluate },
   operations: { title: "Operations", open: async () => (await styled("operations.css", import("./operations.js"))).operations },
 };
+const KEEP_SCROLL_MS = 150;
 const THEMES = { system: "System", light: "Light", dark: "Dark" };
 
 const main = document.getElementById("main");
@@ -25,23 +26,52 @@ let current = null;
 /** Counts the visits, so that a slow one does not replace a later one. */
 let visits = 0;
 
+/** A screen by its name in an address; undefined if there is none. */
+const screenOf = (name) => (Object.hasOwn(SCREENS, name) ? SCREENS[name] : undefined);
+
 async function show() {
   const { screen, params } = here();
-  const known = SCREENS[screen] ?? SCREENS.search;
+  const known = screenOf(screen);
   visits += 1;
   const visit = visits;
   leave();
+  restoreScroll();
   drawNavigation(known);
   showWaiting();
+  if (!known) return showNothing(`There is no screen "${oneLine(screen, 60)}"`);
   replace(main, skeleton(6, "short"));
   try {
     const [open, list] = await Promise.all([known.open(), loadCatalogs()]);
     if (visit !== visits) return;
+    if (isUnknown(list, params.get("c"))) return showUnknownCatalog(screen, list, params.get("c"));
     current = { screen, view: open(main, params, { list, name: chosenCatalog(list, params) }) };
     showKeyButton();
   } catch (error) {
     if (visit === visits) showFailure(error);
   }
+}
+
+const keepScroll = debounce(KEEP_SCROLL_MS, () => remember({ top: scrollY }));
+/** What waits until the page is as long as it was. */
+let restoring = null;
+
+/** Scrolls to where this entry of the history was left, once what it shows is there. */
+function restoreScroll() {
+  endRestoring();
+  keepScroll.cancel();
+  const top = remembered("top") ?? 0;
+  if (top === 0) return;
+  restoring = new ResizeObserver(() => {
+    if (document.documentElement.scrollHeight - innerHeight < top) return;
+    endRestoring();
+    scrollTo(0, top);
+  });
+  restoring.observe(main);
+}
+
+function endRestoring() {
+  restoring?.disconnect();
+  restoring = null;
 }
 
 function leave() {
@@ -58,6 +88,22 @@ async function loadCatalogs() {
 function chosenCatalog(list, params) {
   const usual = list.find(({ name }) => name === "default") ?? list[0];
   return params.get("c") ?? usual?.name ?? "default";
+}
+
+const isUnknown = (list, name) => name !== null && list.length > 0 && !list.some((catalog) => catalog.name === name);
+
+/** In the place of a catalog that an address names and that is not there, for example since it was deleted. */
+function showUnknownCatalog(screen, list, name) {
+  const links = list.slice(0, 20).map((catalog) => h("li", {}, h("a", { href: address(screen, { c: catalog.name }) }, foreign(catalog.name))));
+  const known = links.length > 0 && [h("p", { class: "muted" }, "Catalogs that you can see:"), h("ul", { class: "plain" }, links)];
+  showNothing(`There is no catalog "${oneLine(name, 80)}"`, known);
+  showKeyButton();
+}
+
+/** In the place of a screen, if an address leads nowhere. */
+function showNothing(title, ...content) {
+  const back = h("a", { href: address("search", {}) }, "Search");
+  replace(main, h("div", { class: "empty" }, h("h1", {}, foreign(title)), h("p", {}, "The address may be mistyped or old. ", back, " is a good place to begin."), content));
 }
 
 /** What is loaded, once the style sheet that belongs to it is there too. */
@@ -87,17 +133,14 @@ function drawNavigation(active) {
     href: lastAddress.get(name) ?? address(name, {}),
     "aria-current": screen === active && "page",
   }, screen.title, name === "operations" && h("span", { id: "waiting-count" })));
-  const navigation = document.getElementById("nav");
-  replace(navigation, links);
-  // On a phone it may be wider than the page.
-  navigation.querySelector("[aria-current]").scrollIntoView({ block: "nearest", inline: "nearest" });
+  replace(document.getElementById("nav"), links);
 }
 
 /** Shows how many calls wait for a person, wherever the page is. */
 function showWaiting() {
   const { screen, params } = here();
   const count = waitingCalls();
-  const { title } = SCREENS[screen] ?? SCREENS.search;
+  const title = screenOf(screen)?.title ?? "Nothing here";
   document.title = `${count > 0 ? `(${count}) ` : ""}${title} · toolscout`;
   const badge = count > 0 && h("span", { class: "badge warn number" }, count, h("span", { class: "sr" }, " waiting for approval"));
   replace(document.getElementById("waiting-count"), badge);
@@ -107,7 +150,7 @@ function showWaiting() {
 /** A link of the navigation leads to where its screen was left. */
 function rememberAddress() {
   const { screen } = here();
-  if (SCREENS[screen]) lastAddress.set(screen, location.hash);
+  if (screenOf(screen)) lastAddress.set(screen, location.hash);
 }
 
 function showTheme() {
@@ -172,6 +215,10 @@ addEventListener("hashchange", () => {
   if (current?.screen === screen && current.view.goTo?.(params)) return showWaiting();
   show();
 });
+history.scrollRestoration = "manual";
+addEventListener("scroll", () => { if (!restoring) keepScroll(); }, { passive: true });
+// Whoever scrolls by hand is not taken elsewhere.
+for (const name of ["wheel", "touchmove", "keydown"]) addEventListener(name, endRestoring, { passive: true });
 document.addEventListener("keydown", (event) => {
   const isTyping = event.target.matches?.("input, select, textarea") || document.querySelector("dialog[open]");
   if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -2,7 +2,7 @@
 
 import { call, isAbort, pause } from "./api.js";
 import { copyButton, debounce, h, replace, skeleton } from "./dom.js";
-import { CLASSES } from "./gate.js";
+import { CLASSES, DECISIONS } from "./gate.js";
 import { moment, notShown, took } from "./panels.js";
 import { note } from "./place.js";
 import { count, counted, foreign, long } from "./text.js";
@@ -10,8 +10,8 @@ import { count, counted, foreign, long } from "./text.js";
 const PAGE = 100;
 const DEBOUNCE_MS = 250;
 const PROGRESS_MS = 1000;
-const DECISIONS = [["", "Any decision"], ["allow", "Allowed"], ["ask", "Asked a person"], ["dry_run", "Dry run"], ["deny", "Denied"]];
-const PERIODS = [["", "Any time"], ["1", "Last hour"], ["24", "Last day"], ["168", "Last week"]];
+const DECISION_CHOICES = [["", "any decision"], ...Object.entries(DECISIONS)];
+const PERIODS = [["", "any time"], ["1", "last hour"], ["24", "last day"], ["168", "last week"]];
 const REVIEWED = { accept: "change accepted", block: "tool blocked" };
 
 export function audit(root, params) {
@@ -23,7 +23,7 @@ export function audit(root, params) {
 class AuditView {
   constructor(root, params) {
     Object.assign(this, { root, aborter: new AbortController(), pageAborter: new AbortController() });
-    this.filter = { tool: params.get("tool") ?? "", decision: params.get("decision") ?? "", hours: params.get("hours") ?? "" };
+    this.filter = { name: params.get("name") ?? params.get("tool") ?? "", decision: params.get("decision") ?? "", hours: params.get("hours") ?? "" };
     this.refill = debounce(DEBOUNCE_MS, () => this.fill());
   }
 
@@ -33,10 +33,10 @@ class AuditView {
     this.list = h("div", { class: "entries" });
     this.more = h("button", { type: "button", hidden: true, onclick: () => this.load() }, "Older entries");
     this.counted = h("span", { class: "muted", role: "status" });
-    const tool = h("input", { type: "search", value: this.filter.tool, placeholder: "server/tool", "aria-label": "Tool", maxlength: 512, autocomplete: "off", spellcheck: "false", oninput: (event) => this.change("tool", event.target.value.trim()) });
+    const tool = h("input", { type: "search", value: this.filter.name, placeholder: "part of server/tool", "aria-label": "Tool", maxlength: 256, autocomplete: "off", spellcheck: "false", oninput: (event) => this.change("name", event.target.value.trim()) });
     replace(this.root,
       h("section", { class: "card verification", "aria-label": "Verification" }, this.state, this.verifying),
-      h("div", { class: "filter" }, tool, this.select("decision", "Decision", DECISIONS), this.select("hours", "Time", PERIODS), this.counted),
+      h("div", { class: "filter" }, tool, this.select("decision", "Decision", DECISION_CHOICES), this.select("hours", "Time", PERIODS), this.counted),
       this.list, this.more);
     this.fill();
     this.readCheck();
@@ -79,7 +79,7 @@ class AuditView {
     const hours = Number(this.filter.hours);
     const query = new URLSearchParams({ limit: PAGE });
     if (this.cursor) query.set("cursor", this.cursor);
-    for (const name of ["tool", "decision"]) if (this.filter[name]) query.set(name, this.filter[name]);
+    for (const name of ["name", "decision"]) if (this.filter[name]) query.set(name, this.filter[name]);
     if (hours > 0) query.set("since_ms", Date.now() - hours * 3_600_000);
     this.more.disabled = true;
     try {
@@ -171,7 +171,7 @@ function outcome(entry, end, isPart) {
 
 function facts(entry, end) {
   const said = [
-    ["Decision", entry.decision && `${entry.decision.replace("_", " ")} by the rule ${entry.rule}`],
+    ["Decision", entry.decision && `${DECISIONS[entry.decision] ?? entry.decision} by the rule ${entry.rule}`],
     ["Review", entry.change && `${entry.change} tool${entry.parts?.length ? `: ${entry.parts.join(", ")}` : ""}`],
     ["Catalog", entry.catalog],
     ["Class", CLASSES[entry.class] ?? entry.class],

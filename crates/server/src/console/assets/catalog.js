@@ -2,11 +2,11 @@
 
 import { call, isAbort, ofCatalog } from "./api.js";
 import { ask, field, tell } from "./dialog.js";
-import { debounce, h, icon, replace } from "./dom.js";
+import { debounce, h, icon, oneStop, replace } from "./dom.js";
 import { embedderName } from "./hit.js";
 import { rowOf, ToolList } from "./list.js";
 import { chooseFiles, loadFiles, takeDrops } from "./load.js";
-import { address, go, note } from "./place.js";
+import { address, go, note, remember, remembered } from "./place.js";
 import { Review } from "./review.js";
 import { connectionNotice, statePoint } from "./servers.js";
 import { bytes, count, counted, foreign, oneLine } from "./text.js";
@@ -14,6 +14,8 @@ import { CatalogTexts } from "./texts.js";
 import { showTool } from "./tool.js";
 
 const PAGE = 200;
+/** The most that the API gives at once. */
+const LARGE_PAGE = 1000;
 /** What the list has: all kinds, as the tools of a server and its prompts belong together. */
 const KINDS = "tool,prompt,resource,skill,agent";
 const DEBOUNCE_MS = 150;
@@ -49,6 +51,7 @@ class CatalogScreen {
     this.review = new Review(this.name, () => this.refresh());
     this.tools = new ToolList((id) => this.openTool(id));
     this.tools.onload = () => this.showCount();
+    this.tools.onscroll = debounce(DEBOUNCE_MS, (top) => remember({ list: top }));
     this.refilter = debounce(DEBOUNCE_MS, () => this.fill());
   }
 
@@ -66,6 +69,7 @@ class CatalogScreen {
     this.known = this.watchServers();
     this.showDetail();
     this.showView();
+    this.tools.restore(remembered("list"));
     this.loadStats();
     this.loadTags();
   }
@@ -76,6 +80,7 @@ class CatalogScreen {
     this.tools.stop();
     this.review.stop();
     this.refilter.cancel();
+    this.tools.onscroll.cancel();
     clearTimeout(this.timer);
     clearTimeout(this.watch);
     this.root.classList.remove("wide");
@@ -157,6 +162,7 @@ class CatalogScreen {
       h("div", { class: "side-head" }, h("h2", {}, "Servers"), this.stats && h("span", { class: "muted number" }, count(this.servers.length))),
       h("ul", { class: "servers" }, all, servers),
       (tags.length > 0 || chosen) && [h("div", { class: "side-head" }, h("h2", {}, "Tags"), h("span", { class: "muted number" }, count(this.tags.total))), h("ul", { class: "tags" }, chosen, tags)]);
+    for (const list of this.side.querySelectorAll("ul")) oneStop(list);
     if (focused) [...this.side.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus();
   }
 
@@ -236,6 +242,7 @@ class CatalogScreen {
 
   showFacts() {
     const { tools, servers, vectors, pending_embeddings: pending, disk_bytes: disk } = this.stats;
+    const left = this.timeLeft(pending);
     const facts = [[count(tools), "tools"], [count(servers.length), "servers"], [bytes(disk), "on disk"]];
     const embedders = vectors.map(({ name, count: number }) => h("li", { title: name }, `${embedderName(name)} `, h("span", { class: "number" }, count(number))));
     replace(this.facts,
@@ -243,7 +250,16 @@ class CatalogScreen {
       embedders.length > 0 && h("div", { class: "vectors" }, h("span", { class: "muted" }, "vectors"), h("ul", {}, embedders)),
       pending > 0 && h("div", { class: "embedding", role: "status" },
         h("progress", { max: Math.max(tools, 1), value: Math.max(tools - pending, 0), "aria-label": "Embedded tools" }),
-        h("span", {}, `${counted(pending, "tool")} still to be embedded; by words they are found already.`)));
+        h("span", {}, `${counted(pending, "tool")} still to be embedded${left}; by words they are found already.`)));
+  }
+
+  /** How long embedding still takes, as fast as it went since the page looked first; empty while that is unknown. */
+  timeLeft(pending) {
+    if (!this.firstPending || pending > this.firstPending.count) this.firstPending = { count: pending, at: Date.now() };
+    const done = this.firstPending.count - pending;
+    if (done === 0 || pending === 0) return "";
+    const seconds = (pending * (Date.now() - this.firstPending.at)) / 1000 / done;
+    return seconds < 60 ? ", less than a minute left" : `, about ${counted(Math.round(seconds / 60), "minute")} left`;
   }
 
   filtered() {
@@ -254,9 +270,9 @@ class CatalogScreen {
 
   /** Fills the list with what passes the filters. */
   fill() {
-    const filters = { limit: PAGE, kind: KINDS, ...(this.server && { server: this.server }), ...(this.tag && { tag: this.tag }), ...(this.part && { name: this.part }) };
-    const source = async (cursor, signal) => {
-      const query = new URLSearchParams({ ...filters, ...(cursor && { cursor }) });
+    const filters = { kind: KINDS, ...(this.server && { server: this.server }), ...(this.tag && { tag: this.tag }), ...(this.part && { name: this.part }) };
+    const source = async (cursor, signal, isFar) => {
+      const query = new URLSearchParams({ limit: isFar ? LARGE_PAGE : PAGE, ...filters, ...(cursor && { cursor }) });
       const page = await call(ofCatalog(this.name, `/tools?${query}`), { signal });
       return { rows: page.tools.map(rowOf), cursor: page.next_cursor ?? null };
     };

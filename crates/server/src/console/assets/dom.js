@@ -116,6 +116,24 @@ function copyBySelection(text) {
   return copied;
 }
 
+/**
+ * Makes the links of a list one stop of the Tab key: arrows, Home and End go from one to another. It is called anew when the links are.
+ * @param {HTMLElement} list
+ */
+export function oneStop(list) {
+  const links = [...list.querySelectorAll("a")];
+  const first = list.querySelector("a[aria-current]") ?? links[0];
+  for (const link of links) link.tabIndex = link === first ? 0 : -1;
+  list.onkeydown = (event) => {
+    const at = links.indexOf(event.target);
+    const to = { ArrowDown: at + 1, ArrowRight: at + 1, ArrowUp: at - 1, ArrowLeft: at - 1, Home: 0, End: links.length - 1 }[event.key];
+    if (at < 0 || to === undefined) return;
+    event.preventDefault();
+    links[Math.min(Math.max(to, 0), links.length - 1)].focus();
+  };
+  return list;
+}
+
 /** Calls a function once it has not been asked for during this time. */
 export function debounce(wait, call) {
   let timer = 0;

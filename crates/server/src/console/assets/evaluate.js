@@ -2,7 +2,7 @@
 
 import { call, isAbort, ofCatalog, pause, request } from "./api.js";
 import { ask, tell } from "./dialog.js";
-import { announce, h, icon, replace, skeleton } from "./dom.js";
+import { announce, h, icon, oneStop, replace, skeleton } from "./dom.js";
 import { armName, changeSummary, figuresTable, latencyTable, points } from "./evaluate_figures.js";
 import { EvaluationForm } from "./evaluate_form.js";
 import { JudgeView, judgedOf } from "./evaluate_judge.js";
@@ -120,9 +120,11 @@ class EvaluateScreen {
         figure && h("span", { class: "number", title: main }, points(figure.mean))));
     });
     replace(this.names, items.length > 0 ? items : h("li", { class: "muted" }, "None are kept yet."));
+    oneStop(this.names);
     const judgings = this.judgings.map((judging) => h("li", {}, h("a", { href: address("evaluate", { c: this.name, judge: judging.id }), "aria-current": judging.id === this.judging && "true" },
       h("span", {}, nameOf(judging), h("small", { class: "muted" }, judgedOf(judging))))));
     replace(this.judged, judgings.length > 0 ? judgings : h("li", { class: "muted" }, "None yet."));
+    oneStop(this.judged);
   }
 
   async load() {

@@ -5,7 +5,8 @@ import { foreign, oneLine } from "./text.js";
 
 /** What a tool of each class does. */
 export const CLASSES = { read_only: "only reads", state_changing: "changes something", destructive: "may destroy" };
-const DECISIONS = { allow: "allowed", ask: "asks", dry_run: "dry run", deny: "denied" };
+/** What the gate decides about a call. */
+export const DECISIONS = { allow: "allowed", ask: "asks a person", dry_run: "dry run", deny: "denied" };
 
 /** The class of a tool, the decision about a call of it, and the rule that made it. */
 export function gateView({ class: kind, decision, rule, answer, warnings = [] }) {

@@ -17,7 +17,7 @@ export const embedderName = (id) => EMBEDDERS[id.split("/", 1)[0]] ?? id;
 /**
  * @param {object} hit of the answer
  * @param {number} rank from 1
- * @param {{catalog: string, move: ?Node, isOpen: boolean, onToggle: Function, onRight: Function, clauses: string[]}} context
+ * @param {{catalog: string, move: ?Node, isOpen: boolean, onToggle: Function, onRight: Function, onChange: Function, clauses: string[]}} context
  */
 export function hitItem(hit, rank, context) {
   const explain = hit.explain ?? {};
@@ -90,7 +90,8 @@ function why(hit, explain, context) {
     context.onToggle(hit.id, details.open);
   });
   const right = h("button", { type: "button", class: "link", onclick: (event) => context.onRight(hit, event.currentTarget) }, "This was right");
-  return h("div", { class: "foot" }, details, right);
+  const change = h("button", { type: "button", class: "link", onclick: () => context.onChange(hit) }, "Change");
+  return h("div", { class: "foot" }, details, right, change);
 }
 
 function legTable(explain) {

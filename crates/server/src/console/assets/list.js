@@ -10,12 +10,15 @@ const ROW_PX = 50;
 const SPARE_ROWS = 10;
 /** Rows that a list without a known length shows below the loaded ones. */
 const ROWS_TO_COME = 12;
+/** Most rows that are read to find the row of a tool that nobody has scrolled to. */
+const MOST_SOUGHT = 20_000;
 /** Most rows: more would be higher than browsers draw. */
 const MOST_ROWS = 400_000;
 
 /**
  * @typedef {{id: string, name: string, server: string, description: string}} Row
- * @typedef {(cursor: ?string, signal: AbortSignal) => Promise<{rows: Row[], cursor: ?string}>} Source
+ * @typedef {(cursor: ?string, signal: AbortSignal, isFar: boolean) => Promise<{rows: Row[], cursor: ?string}>} Source a page after
+ *   a cursor; a large one if many are read one after another
  */
 
 export class ToolList {
@@ -27,7 +30,12 @@ export class ToolList {
     this.active = 0;
     this.space = h("div", { class: "list-space", role: "presentation" });
     this.element = h("div", { class: "list", role: "listbox", tabindex: "0", "aria-label": "Tools", onkeydown: (event) => this.key(event), onclick: (event) => this.click(event) }, this.space);
-    this.element.addEventListener("scroll", () => this.drawSoon(), { passive: true });
+    this.element.addEventListener("scroll", () => {
+      this.drawSoon();
+      this.onscroll?.(this.element.scrollTop);
+    }, { passive: true });
+    // Whoever scrolls by hand is not taken elsewhere.
+    for (const name of ["wheel", "touchmove"]) this.element.addEventListener(name, () => { this.sought = null; }, { passive: true });
     this.observer = new ResizeObserver(() => this.drawSoon());
     this.observer.observe(this.element);
     this.aborter = new AbortController();
@@ -47,15 +55,29 @@ export class ToolList {
   begin(source, expected) {
     this.aborter.abort();
     this.aborter = new AbortController();
-    Object.assign(this, { source, expected, rows: [], cursor: null, isWhole: false, isLoading: false, failure: null, active: 0 });
+    Object.assign(this, { source, expected, rows: [], cursor: null, isWhole: false, isLoading: false, failure: null, active: 0, sought: null });
     this.element.scrollTop = 0;
     this.draw();
   }
 
-  /** Marks the tool that is shown beside the list. */
+  /** Marks the tool that is shown beside the list. One that nobody chose in the list is looked for in it. */
   choose(id) {
     this.chosen = id;
+    this.sought = id && this.chosenRow() === -1 && (this.expected ?? 0) <= MOST_SOUGHT ? () => this.chosenRow() : null;
     this.draw();
+  }
+
+  /** Scrolls to where the list was left, once its rows are there. */
+  restore(top) {
+    if (!(top > 0) || top > MOST_SOUGHT * ROW_PX) return;
+    const last = () => Math.floor((top + this.element.clientHeight) / ROW_PX) - 1;
+    this.sought = () => (this.rows.length > last() || this.isWhole ? Math.min(last(), this.rows.length - 1) : -1);
+    this.reach();
+    this.draw();
+  }
+
+  chosenRow() {
+    return this.rows.findIndex(({ id }) => id === this.chosen);
   }
 
   get length() {
@@ -78,7 +100,7 @@ export class ToolList {
     const isActiveDrawn = this.active >= first && this.active < Math.min(last, this.rows.length);
     if (isActiveDrawn) this.element.setAttribute("aria-activedescendant", `row-${this.active}`);
     else this.element.removeAttribute("aria-activedescendant");
-    if (last > this.rows.length || this.rows.length === 0) this.load();
+    if (last > this.rows.length || this.rows.length === 0 || this.sought) this.load();
   }
 
   row(index) {
@@ -114,11 +136,12 @@ export class ToolList {
     const { signal } = this.aborter;
     this.isLoading = true;
     try {
-      const { rows, cursor } = await this.source(this.cursor, signal);
+      const { rows, cursor } = await this.source(this.cursor, signal, this.sought !== null);
       if (signal.aborted) return;
       this.rows.push(...rows);
       this.cursor = cursor;
       this.isWhole = !cursor || this.rows.length >= MOST_ROWS;
+      this.reach();
     } catch (error) {
       if (isAbort(error)) return;
       this.failure = error.message;
@@ -128,9 +151,19 @@ export class ToolList {
     this.onload?.();
   }
 
+  /** Goes to the row that is looked for, if it is there now. */
+  reach() {
+    const index = this.sought?.() ?? -1;
+    if (index >= 0) {
+      this.sought = null;
+      this.goTo(index, false);
+    } else if (this.isWhole || this.rows.length >= MOST_ROWS) this.sought = null;
+  }
+
   /** How many there are, as far as it is known. */
   said() {
     if (this.isWhole) return count(this.rows.length);
+    if (this.sought && this.rows.length > 0) return `${count(this.rows.length)} read of ${this.expected === null ? "more" : count(this.expected)}`;
     return this.expected === null ? `${count(this.rows.length)}+` : count(this.expected);
   }
 
@@ -142,14 +175,23 @@ export class ToolList {
   key(event) {
     if (event.target !== this.element) return;
     const page = Math.max(Math.floor(this.element.clientHeight / ROW_PX) - 1, 1);
-    const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
-    if (event.key in steps) this.goTo(this.active + steps[event.key], false);
+    const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity };
+    if (event.key === "End") this.goToEnd();
+    else if (event.key in steps) this.goTo(this.active + steps[event.key], false);
     else if (event.key === "Enter" || event.key === " ") this.goTo(this.active, true);
     else return;
     event.preventDefault();
   }
 
+  /** Goes to the last of all, which may have to be read first. Any other key ends that. */
+  goToEnd() {
+    this.sought = () => (this.isWhole ? this.rows.length - 1 : -1);
+    this.reach();
+    this.draw();
+  }
+
   goTo(index, isOpened) {
+    this.sought = null;
     this.active = Math.min(Math.max(index, 0), Math.max(this.rows.length - 1, 0));
     const top = this.active * ROW_PX;
     const bottom = top + ROW_PX - this.element.clientHeight;

@@ -1,7 +1,8 @@
 /** What the owner of a catalog says of a tool: the description that models read, other names, pins and boosts. */
 
 import { call, ofCatalog } from "./api.js";
-import { h, replace } from "./dom.js";
+import { announce, h, replace } from "./dom.js";
+import { editWords, ownOf } from "./own_words.js";
 import { foreign, long, oneLine } from "./text.js";
 
 const MOST_ENTRIES = 20;
@@ -25,15 +26,20 @@ export async function showOwnerWords(described, box, tool, catalog, signal) {
   if (own) {
     replace(described, h("p", { class: "muted" }, "Models read the owner's description:"), long(own),
       h("details", {}, h("summary", {}, "The server's description"), serverDescription(tool)));
-  }
+  } else replace(described, serverDescription(tool));
+  const edit = h("button", { type: "button", class: "quiet", onclick: async () => {
+    if (!(await editWords(tool, words, catalog))) return;
+    announce("Saved");
+    await showOwnerWords(described, box, tool, catalog, signal);
+    box.querySelector("button").focus();
+  } }, "Change");
   const entries = entriesOf(words, tool);
-  if (entries.length === 0) return;
   const more = entries.length > MOST_ENTRIES && h("li", { class: "muted" }, `and ${entries.length - MOST_ENTRIES} more`);
-  replace(box, h("h3", {}, "The owner's words"), h("ul", { class: "plain" }, entries.slice(0, MOST_ENTRIES).map((entry) => h("li", {}, entry)), more));
+  const list = entries.length > 0
+    ? h("ul", { class: "plain" }, entries.slice(0, MOST_ENTRIES).map((entry) => h("li", {}, entry)), more)
+    : h("p", { class: "muted" }, "No other names, pins or factors.");
+  replace(box, h("h3", {}, "The owner's words"), list, h("div", { class: "actions" }, edit));
 }
-
-/** A value of an object by a name of others, which may be `constructor`. */
-const ownOf = (object, name) => (object && Object.hasOwn(object, name) ? object[name] : undefined);
 
 /** What each entry does to this tool. */
 function entriesOf({ aliases = {}, pins = {}, boosts = {} }, tool) {

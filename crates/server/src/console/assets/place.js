@@ -22,6 +22,14 @@ export function go(screen, values) {
   location.hash = address(screen, values);
 }
 
+/** Keeps something with this entry of the history, so that the way back finds it. */
+export function remember(values) {
+  history.replaceState({ ...history.state, ...values }, "");
+}
+
+/** What was kept with this entry of the history. */
+export const remembered = (name) => history.state?.[name];
+
 /** Notes the state of this view, without a new entry in the history for each letter. */
 export function note(screen, values) {
   history.replaceState(null, "", address(screen, values));

@@ -4,7 +4,7 @@ import { answerView } from "./answer.js";
 import { call, isAbort, ofCatalog } from "./api.js";
 import { announce, copyButton, debounce, h, icon, replace, skeleton } from "./dom.js";
 import { exportPanel } from "./export.js";
-import { note } from "./place.js";
+import { note, remember, remembered } from "./place.js";
 import { readSettings, searchBody, settingsFields, writeSettings } from "./settings.js";
 import { count, counted, foreign } from "./text.js";
 
@@ -33,11 +33,12 @@ class SearchScreen {
     this.settings = readSettings(params);
     this.others = params.has("compare") ? readSettings(params, "b.") : null;
     this.output = { format: params.get("format") ?? "openai", tokens: params.get("tokens") ?? "", isOpen: params.has("format") };
-    this.opened = new Set();
+    this.opened = new Set(remembered("opened"));
     this.servers = [];
     this.answers = [null, null];
     this.aborter = new AbortController();
     this.loads = h("div");
+    this.changes = h("div", { role: "status" });
     this.later = debounce(DEBOUNCE_MS, () => this.run());
   }
 
@@ -78,7 +79,6 @@ class SearchScreen {
       "aria-label": "Request", enterkeyhint: "search", oninput: () => this.typed(), onkeydown: (event) => this.keyInBox(event),
     });
     const names = this.list.map(({ name, tools }) => [name, `${name} (${count(tools)})`]);
-    // An address may name a catalog that is gone; the search says so.
     if (!this.list.some(({ name }) => name === this.catalog)) names.unshift([this.catalog, this.catalog]);
     const chooser = h("select", { "aria-label": "Catalog", onchange: (event) => this.chooseCatalog(event.target.value) },
       names.map(([value, caption]) => h("option", { value, selected: value === this.catalog }, caption)));
@@ -91,7 +91,7 @@ class SearchScreen {
     replace(this.root,
       h("h1", { class: "sr" }, "Search"),
       h("div", { class: "search-head" }, form, h("div", { class: "actions" }, this.compareButton, link)),
-      this.loads, this.columns, this.exporting.panel);
+      this.loads, this.changes, this.columns, this.exporting.panel);
     this.root.onkeydown = (event) => this.keyInHits(event);
     this.root.ondragover = (event) => event.preventDefault();
     this.root.ondrop = (event) => this.add(event);
@@ -114,6 +114,7 @@ class SearchScreen {
 
   typed() {
     this.query = this.input.value;
+    replace(this.changes);
     this.changed();
   }
 
@@ -201,7 +202,7 @@ class SearchScreen {
       output.removeAttribute("aria-busy");
       if (!answer?.failure) output.classList.remove("outdated");
       if (answer?.failure) this.showFailure(output, answer.failure);
-      else if (answer) replace(output, answerView(answer, { catalog: this.catalog, other, opened: this.opened, onRight: (...given) => this.right(...given) }));
+      else if (answer) replace(output, answerView(answer, { catalog: this.catalog, other, opened: this.opened, onToggle: (id, isOpen) => this.toggled(id, isOpen), onRight: (...given) => this.right(...given), onChange: (...given) => this.change(...given) }));
       else if (this.query.trim()) replace(output, skeleton(5, "tall"));
       else replace(output, index === 0 && this.startHint());
     });
@@ -253,6 +254,28 @@ class SearchScreen {
       button.disabled = false;
       button.after(h("span", { class: "notice error", role: "alert" }, foreign(error.message)));
     }
+  }
+
+  /** The reasons of a hit were opened or closed. */
+  toggled(id, isOpen) {
+    if (isOpen) this.opened.add(id);
+    else this.opened.delete(id);
+    remember({ opened: [...this.opened].slice(0, 50) });
+  }
+
+  /** Lets the owner of the catalog change what this request finds. */
+  async change({ asked }, hit) {
+    const { changeHit } = await import("./own_words.js");
+    const changed = await changeHit(hit, asked, this.catalog);
+    if (!changed) return;
+    const undo = h("button", { type: "button", class: "link", onclick: async () => {
+      if (!(await changed.undo())) return;
+      replace(this.changes, h("p", { class: "notice" }, "Undone."));
+      this.run();
+    } }, "Undo");
+    replace(this.changes, h("p", { class: "notice" }, foreign(changed.said), " ", undo));
+    undo.focus();
+    this.run();
   }
 
   keyInBox(event) {

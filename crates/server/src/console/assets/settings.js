@@ -26,7 +26,7 @@ const SETTINGS = {
 /** What a tool does to the world, by the hints of its definition. */
 const CLASSES = {
   reads: { name: "Only reads", filter: { read_only: true } },
-  changes: { name: "Changes, destroys nothing", filter: { read_only: false, destructive: false } },
+  changes: { name: "Changes something", filter: { read_only: false, destructive: false } },
   destroys: { name: "May destroy", filter: { destructive: true } },
 };
 
@@ -85,8 +85,10 @@ export function settingsFields(side, settings, servers, changed, without = []) {
   const note = (name) => (event) => {
     const input = event.target;
     settings[name] = input.type === "checkbox" ? (input.checked ? "yes" : "no") : input.value;
+    said.textContent = saySettings(settings);
     changed();
   };
+  const said = h("span", {}, saySettings(settings));
   const make = { note, settings, id: (name) => `${side}-${name}` };
   const more = h("details", { class: "more-settings" },
     h("summary", {}, "More"),
@@ -102,7 +104,7 @@ export function settingsFields(side, settings, servers, changed, without = []) {
       number(make, "budget", "Budget, ms", { min: 0.1, step: 0.1 })));
   more.open = ["ranker", "companions", "split", "fold", "fusion", "weight", "score", "confidence", "budget"].some(
     (name) => settings[name] !== SETTINGS[name].usual);
-  return h("div", { class: "settings", role: "group", "aria-label": `Settings ${side}` },
+  const fields = h("div", { class: "settings-fields", role: "group", "aria-label": `Settings ${side}` },
     h("div", { class: "fields" },
       choice(make, "mode", "Mode", MODES),
       choice(make, "server", "Server", [["", "All"], ...withChosen(servers, settings.server)]),
@@ -110,6 +112,15 @@ export function settingsFields(side, settings, servers, changed, without = []) {
       choice(make, "class", "Class", [["", "All"], ...Object.entries(CLASSES).map(([value, { name }]) => [value, name])]),
       !without.includes("k") && number(make, "k", "Hits", { min: 1, max: 50, step: 1 })),
     more);
+  return foldedOnPhones(fields, said);
+}
+
+/** On a phone the fields would fill half of the screen, so they are behind a line that says what is chosen. */
+function foldedOnPhones(fields, said) {
+  const wide = matchMedia("(min-width: 601px)");
+  const box = h("details", { class: "settings", open: wide.matches }, h("summary", {}, "With ", said), fields);
+  wide.addEventListener("change", () => { box.open ||= wide.matches; });
+  return box;
 }
 
 /** The servers to choose from; one that an address names is among them even if it is gone. */

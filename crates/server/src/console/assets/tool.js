@@ -12,7 +12,7 @@ import { toolTexts } from "./texts.js";
 import { tryForm } from "./try.js";
 
 const HINTS = {
-  readOnlyHint: ["reads only", "does more than read"],
+  readOnlyHint: ["only reads", "changes something"],
   destructiveHint: ["may destroy", "destroys nothing"],
   idempotentHint: ["may be repeated", "not to be repeated"],
   openWorldHint: ["reaches the outside", "stays inside"],

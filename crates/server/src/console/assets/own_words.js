@@ -1,0 +1,106 @@
+/** Changing the owner's words: what is said of a tool, and what a request should find. */
+
+import { call, ofCatalog } from "./api.js";
+import { ask, field, tell } from "./dialog.js";
+import { h } from "./dom.js";
+import { foreign, oneLine } from "./text.js";
+
+/** Limits of the API. */
+const MOST_NAMES = 16;
+const MOST_NAME_CHARACTERS = 200;
+const MOST_DESCRIPTION_CHARACTERS = 4000;
+
+/** Changes what the patch names (a JSON merge patch), and leaves the rest as it is. */
+const patchWords = (catalog, patch) => call(ofCatalog(catalog, "/words"), { method: "PATCH", body: JSON.stringify(patch), type: "application/merge-patch+json" });
+
+const readWords = async (catalog) => (await call(ofCatalog(catalog, "/words"))).words;
+
+/** A value of an object by a name of others, which may be `constructor`. */
+export const ownOf = (object, name) => (object && Object.hasOwn(object, name) ? object[name] : undefined);
+
+/**
+ * Lets the owner change what is said of a tool.
+ * @returns {Promise<boolean>} whether something was saved
+ */
+export async function editWords(tool, words, catalog) {
+  const factor = ownOf(words.boosts?.tools, tool.id);
+  const given = await ask("The owner's words", wordsForm(tool, words, factor), { accept: "Save" }, (form) => namesIn(form.elements.names.value).length <= MOST_NAMES);
+  if (!given) return false;
+  const names = namesIn(given.get("names"));
+  const patch = {
+    descriptions: { [tool.id]: given.get("description").trim() || null },
+    aliases: { [tool.id]: names.length > 0 ? names : null },
+    boosts: { tools: { [tool.id]: given.get("factor") === "" ? null : Number(given.get("factor")) } },
+  };
+  return attempt(() => patchWords(catalog, patch));
+}
+
+function wordsForm(tool, words, factor) {
+  const description = h("textarea", {
+    id: "field-description", name: "description", rows: 4, maxlength: MOST_DESCRIPTION_CHARACTERS, autofocus: true,
+    placeholder: oneLine(tool.description ?? "", 400), value: ownOf(words.descriptions, tool.id) ?? "", "aria-describedby": "field-description-hint",
+  });
+  const names = h("textarea", { id: "field-names", name: "names", rows: 3, value: (ownOf(words.aliases, tool.id) ?? []).join("\n"), "aria-describedby": "field-names-hint" });
+  return h("div", { class: "inputs" },
+    area("Description for search and models", "description", description, "Leave it empty to use the server's description."),
+    area("Also called", "names", names, `One name a line, at most ${MOST_NAMES}. A request that is one of these names finds the tool first.`),
+    field("Factor of its score", "factor", { type: "number", min: 0, max: 10, step: "any", value: factor ?? "", placeholder: "1" }, "From 0.1 to 10. 0 switches the tool off: no search finds it."));
+}
+
+const area = (label, name, input, hint) => h("div", { class: "field" }, h("label", { for: `field-${name}` }, label), input, h("small", { id: `field-${name}-hint`, class: "muted" }, hint));
+
+const namesIn = (text) => text.split("\n").map((name) => name.trim()).filter(Boolean);
+
+/** What the owner may change about a hit: what it does, and how. */
+const CHANGES = {
+  first: { does: "Put it first for this request", done: "is first for this request", patch: ({ pin }) => ({ pins: pin({ place: 1 }) }), undo: ({ pin }) => ({ pins: pin(null) }) },
+  hide: { does: "Hide it for this request", done: "is hidden for this request", patch: ({ pin }) => ({ pins: pin({ hide: true }) }), undo: ({ pin }) => ({ pins: pin(null) }) },
+  name: { does: "Give it another name, which a request may use", done: "has another name", patch: ({ id, names, name }) => ({ aliases: { [id]: [...names, name] } }), undo: ({ id, names }) => ({ aliases: { [id]: names.length > 0 ? names : null } }) },
+  off: { does: "Switch it off: no search finds it", done: "is switched off", patch: ({ id }) => ({ boosts: { tools: { [id]: 0 } } }), undo: ({ id, factor }) => ({ boosts: { tools: { [id]: factor ?? null } } }) },
+};
+
+/**
+ * Lets the owner change what a request finds.
+ * @param {string} asked the request
+ * @returns {Promise<?{said: string, undo: () => Promise<boolean>}>} what was done, and how to undo it
+ */
+export async function changeHit(hit, asked, catalog) {
+  const choices = Object.entries(CHANGES).map(([name, { does }], index) => h("label", { class: "check" }, h("input", { type: "radio", name: "change", value: name, checked: index === 0 }), h("span", {}, does)));
+  const content = [
+    h("p", { class: "muted" }, "The request is ", h("q", {}, foreign(oneLine(asked, 120))), ". The words of the catalog's owner are changed, for every user of the catalog."),
+    choices, field("The other name", "name", { value: asked, maxlength: MOST_NAME_CHARACTERS }),
+  ];
+  const isComplete = (form) => {
+    const isName = form.elements.change.value === "name";
+    form.elements.name.closest(".field").hidden = !isName;
+    return !isName || form.elements.name.value.trim() !== "";
+  };
+  const given = await ask(`Change ${oneLine(hit.name, 80)}`, content, { accept: "Save" }, isComplete);
+  if (!given) return null;
+  const { patch, undo, done } = CHANGES[given.get("change")];
+  let before = null;
+  const saved = await attempt(async () => {
+    before = await stateOf(hit, asked, given.get("name").trim(), catalog);
+    await patchWords(catalog, patch(before));
+  });
+  return saved ? { said: `${oneLine(hit.name, 80)} ${done}.`, undo: () => attempt(() => patchWords(catalog, undo(before))) } : null;
+}
+
+/** What the words say of a hit before a change, to be able to go back. */
+async function stateOf({ id, name: toolName }, asked, name, catalog) {
+  const words = await readWords(catalog);
+  const key = `${oneLine(toolName, 80)} for ${oneLine(asked, 80)}`;
+  const earlier = ownOf(words.pins, key) ?? null;
+  const pin = (how) => ({ [key]: how ? { query: asked, tool: id, place: null, hide: null, ...how } : earlier });
+  return { id, name, pin, names: ownOf(words.aliases, id) ?? [], factor: ownOf(words.boosts?.tools, id) };
+}
+
+async function attempt(action) {
+  try {
+    await action();
+    return true;
+  } catch (error) {
+    await tell("Not saved", error);
+    return false;
+  }
+}
