@@ -53,6 +53,9 @@ enum Action {
         /// revoked]
         #[arg(long, value_name = "DURATION", value_parser = lifetime)]
         expires: Option<Duration>,
+        /// What you call the key, to tell it from others in `keys list`
+        #[arg(long)]
+        name: Option<String>,
         #[command(flatten)]
         store: StoreArgs,
     },
@@ -84,9 +87,11 @@ impl Args {
                 catalogs,
                 profile,
                 expires,
+                name,
                 ..
             } => {
                 let new = NewKey {
+                    name,
                     scopes: scope.into_iter().collect(),
                     // Only a key that is bound to profiles may leave them out.
                     catalogs: catalogs.unwrap_or(Catalogs::All),
@@ -223,9 +228,10 @@ fn list(store: &KeyStore, context: &Context) -> Result<Outcome> {
         return Ok(Outcome::Success);
     }
     let rows = keys.iter().map(as_row).collect();
-    context
-        .printer
-        .rows(&["id", "scopes", "catalogs", "state", "profiles"], rows)?;
+    context.printer.rows(
+        &["id", "scopes", "catalogs", "state", "profiles", "name"],
+        rows,
+    )?;
     Ok(Outcome::Success)
 }
 
@@ -248,12 +254,14 @@ fn revoke(store: &KeyStore, context: &Context, id: &str) -> Result<Outcome> {
 fn as_json(key: &Key) -> Value {
     json!({
         "id": key.id,
+        "name": key.name,
         "scopes": key.scopes,
         "catalogs": key.catalogs.to_string(),
         "profiles": key.profiles,
         "created_at": key.created_at,
         "expires_at": key.expires_at,
         "revoked_at": key.revoked_at,
+        "last_used_at": key.last_used_at,
         "state": key.state(SystemTime::now()),
     })
 }
@@ -270,6 +278,7 @@ fn as_row(key: &Key) -> Vec<String> {
         catalogs,
         state.to_string(),
         keys::profiles_as_text(&key.profiles),
+        key.name.clone().unwrap_or_default(),
     ]
 }
 

@@ -256,9 +256,13 @@ export const operations = {
 
     await page.getByRole("button", { name: "New key" }).click();
     const create = dialog.getByRole("button", { name: "Create key" });
-    await dialog.getByLabel("Names, with commas between them").fill(" , ");
+    await dialog.getByLabel("default", { exact: true }).uncheck();
+    await dialog.getByLabel("Others, with commas between them").fill(" , ");
     assert.ok(await create.isDisabled(), "a key is for some catalog");
-    await dialog.getByLabel("Names, with commas between them").fill("default, later");
+    await dialog.getByLabel("default", { exact: true }).check();
+    await dialog.getByLabel("Others, with commas between them").fill("later");
+    await dialog.getByLabel("What you call it").fill("build server");
+    await picture(page, "operations-new-key");
     await dialog.getByLabel(/^call/u).check();
     await dialog.getByLabel("Valid").selectOption({ label: "30 days" });
     await create.click();
@@ -268,7 +272,7 @@ export const operations = {
     const asked = () => fetch(`${server.url}/v1/catalogs/default`, { headers: { Authorization: `Bearer ${second}` } });
     assert.equal((await asked()).status, 200);
     const row = page.locator(".api-key", { hasText: second.split("_")[1] });
-    assert.match(await row.innerText(), /search[\s\S]*call[\s\S]*catalogs default, later · created[\s\S]*expires/u);
+    assert.match(await row.innerText(), /build server[\s\S]*search[\s\S]*call[\s\S]*catalogs default, later · created[\s\S]*expires/u);
     await picture(page, "operations-keys");
     await row.getByRole("button", { name: /^Revoke/u }).click();
     await dialog.getByRole("button", { name: "Revoke" }).click();

@@ -99,6 +99,8 @@ export const search = {
     await fetch(`${server.url}/v1/catalogs/default/memory`, { method: "PUT", headers: { "Content-Type": "application/json" }, body: '{"enabled":true}' });
     await page.getByRole("button", { name: "This was right" }).first().click();
     await page.locator(".done", { hasText: "Recorded and remembered" }).waitFor();
+    await page.getByRole("button", { name: "Forget" }).click();
+    await page.locator(".done", { hasText: "Forgotten: 1 entry" }).waitFor();
     await fetch(`${server.url}/v1/catalogs/default/memory`, { method: "DELETE" });
     await fetch(`${server.url}/v1/catalogs/default/memory`, { method: "PUT", headers: { "Content-Type": "application/json" }, body: '{"enabled":false}' });
     await close(page);

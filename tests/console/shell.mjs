@@ -1,7 +1,7 @@
 /** What all screens share: keys, the connection, keyboard, phone, colours, hostile tools, and size. */
 
 import assert from "node:assert/strict";
-import { close, open, picture } from "./browser.mjs";
+import { barriers, close, open, picture } from "./browser.mjs";
 import { HOSTILE } from "./hostile.mjs";
 import { Server } from "./server.mjs";
 
@@ -66,6 +66,26 @@ export const shell = {
       await page.locator("#query").waitFor();
       await close(page);
     }
+  },
+
+  async "the lines that connect a program are shown and copied"({ browser, server }) {
+    const page = await open(browser, server);
+    await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+    await page.getByRole("link", { name: "Connect", exact: true }).click();
+    const lines = { "Claude Code": `claude mcp add --transport http toolscout ${server.url}/mcp`, "VS Code": `"url": "${server.url}/mcp"`, "OpenAI SDK": `OpenAI(base_url="${server.url}/v1")`, "Python": `toolscout.Client("${server.url}", catalog="default")` };
+    for (const [program, line] of Object.entries(lines)) {
+      await page.getByRole("button", { name: program, exact: true }).click();
+      assert.ok((await page.locator("pre").innerText()).includes(line), program);
+    }
+    await page.getByRole("button", { name: "curl", exact: true }).click();
+    await page.getByRole("button", { name: "Copy" }).click();
+    await page.getByRole("button", { name: "Copied" }).waitFor();
+    const command = await page.evaluate(() => navigator.clipboard.readText());
+    const answer = await fetch(/"(?<url>[^"]+)"$/u.exec(command).groups.url);
+    assert.ok((await answer.json()).hits.length > 0);
+    assert.deepEqual((await barriers(page)).serious, []);
+    await picture(page, "connect");
+    await close(page);
   },
 
   async "the list of servers is one stop of the Tab key"({ browser, server }) {

@@ -117,6 +117,7 @@ impl Office {
     /// A key with these scopes that is bound to these profiles.
     fn key(&self, scopes: &[Scope], profiles: &[&str]) -> String {
         let new = NewKey {
+            name: None,
             scopes: scopes.iter().copied().collect(),
             catalogs: Catalogs::All,
             profiles: profiles.iter().map(|name| (*name).to_owned()).collect(),
@@ -583,6 +584,7 @@ async fn the_agent_takes_the_profile_of_a_key_or_of_a_header() {
     .await;
     let key = |scope: Scope, catalogs: &str, profiles: &[&str]| {
         let new = NewKey {
+            name: None,
             scopes: scope.into(),
             catalogs: catalogs.parse().unwrap(),
             profiles: profiles.iter().map(|name| (*name).to_owned()).collect(),

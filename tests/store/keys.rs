@@ -37,6 +37,7 @@ fn conformance(store: &KeyStore) {
         assert_eq!(store.get(&made.key.id).unwrap(), Some(made.key.clone()));
     }
     let bound = NewKey {
+        name: None,
         scopes: Scope::Call.into(),
         catalogs: Catalogs::All,
         profiles: ["office", "trade"].map(str::to_owned).into(),

@@ -1,6 +1,7 @@
 //! The keys of the store. They are created and revoked under the lock of their head, which gives the
 //! generation; each node follows them into a copy.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sqlx::postgres::PgRow;
@@ -14,8 +15,7 @@ use toolscout_state::keys::{self, Catalogs, Key, KeyCopy, KeyError, KeyTable, Sc
 const HEAD: &str = "keys";
 /// Keys in a page.
 const PAGE: i64 = 1000;
-const COLUMNS: &str =
-    "id, hash, scope, catalogs, profiles, created_at, expires_at, revoked_at, generation";
+const COLUMNS: &str = "id, hash, name, scope, catalogs, profiles, created_at, expires_at, revoked_at, last_used_at, generation";
 
 /// Revokes a key unless it is the last that is accepted and may do everything, as [`Key::operates`]
 /// says.
@@ -83,8 +83,8 @@ impl KeyTable for SharedKeys {
             let mut transaction = self.store.pool.begin().await?;
             let generation = next_generation(&mut transaction).await?;
             sqlx::query(
-                "INSERT INTO keys (id, hash, scope, catalogs, profiles, created_at, expires_at, generation)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+                "INSERT INTO keys (id, hash, scope, catalogs, profiles, created_at, expires_at, generation, name)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
             )
             .bind(&key.id)
             .bind(hash)
@@ -94,6 +94,7 @@ impl KeyTable for SharedKeys {
             .bind(key.created_at as i64)
             .bind(key.expires_at.map(|expires_at| expires_at as i64))
             .bind(generation)
+            .bind(&key.name)
             .execute(&mut *transaction)
             .await?;
             self.store.announce(&mut transaction, HEAD).await?;
@@ -142,6 +143,24 @@ impl KeyTable for SharedKeys {
             .fetch_one(&self.store.pool)
             .await?;
             Ok(count as usize)
+        })
+    }
+
+    fn note_uses(&self, uses: &BTreeMap<String, u64>) -> Result<(), KeyError> {
+        let ids: Vec<&str> = uses.keys().map(String::as_str).collect();
+        let times: Vec<i64> = uses.values().map(|used_at| *used_at as i64).collect();
+        self.ask(WRITE_LIMIT, async {
+            // The generation stays: nodes do not need it, so they have nothing to follow.
+            sqlx::query(
+                "UPDATE keys SET last_used_at = used_at
+                 FROM unnest($1::text[], $2::bigint[]) AS used (used_id, used_at)
+                 WHERE id = used_id AND coalesce(last_used_at, 0) < used_at",
+            )
+            .bind(ids)
+            .bind(times)
+            .execute(&self.store.pool)
+            .await?;
+            Ok(())
         })
     }
 
@@ -215,17 +234,19 @@ fn stored_key(row: &PgRow) -> Result<StoredKey, StoreError> {
     let catalogs: String = row.try_get("catalogs")?;
     let profiles: String = row.try_get("profiles")?;
     let created_at: i64 = row.try_get("created_at")?;
-    let [expires_at, revoked_at] =
-        ["expires_at", "revoked_at"].map(|column| row.try_get::<Option<i64>, _>(column));
+    let [expires_at, revoked_at, last_used_at] = ["expires_at", "revoked_at", "last_used_at"]
+        .map(|column| row.try_get::<Option<i64>, _>(column));
     Ok(StoredKey {
         key: Key {
             id: row.try_get("id")?,
+            name: row.try_get("name")?,
             scopes: Scopes::read(&scope),
             catalogs: Catalogs::read(&catalogs),
             profiles: keys::profiles_of_text(&profiles),
             created_at: created_at as u64,
             expires_at: expires_at?.map(|seconds| seconds as u64),
             revoked_at: revoked_at?.map(|seconds| seconds as u64),
+            last_used_at: last_used_at?.map(|seconds| seconds as u64),
         },
         hash: row.try_get("hash")?,
     })

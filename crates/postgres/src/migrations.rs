@@ -17,7 +17,7 @@ pub struct Migration {
 }
 
 /// Every migration of this version of the program.
-const ALL: [Migration; 12] = [
+const ALL: [Migration; 13] = [
     Migration {
         version: 1,
         sql: include_str!("migrations/0001_catalogs.sql"),
@@ -65,6 +65,10 @@ const ALL: [Migration; 12] = [
     Migration {
         version: 12,
         sql: include_str!("migrations/0012_improvements.sql"),
+    },
+    Migration {
+        version: 13,
+        sql: include_str!("migrations/0013_key_names.sql"),
     },
 ];
 

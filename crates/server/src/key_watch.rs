@@ -2,9 +2,9 @@
 //! sessions, runs and tasks.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
+use std::{io, mem};
 
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{Request, State};
@@ -18,16 +18,21 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::ApiError;
 use super::threads::blocking;
+use toolscout_base::clock::unix_s;
 use toolscout_state::keys::KeyStore;
 
 /// How often the keys in use are looked at.
 const LOOK: Duration = Duration::from_millis(400);
+/// How often the last use of keys is written down.
+const NOTE_USES: Duration = Duration::from_secs(60);
 
 /// The keys that something goes on for. Cheap to clone.
 #[derive(Clone)]
 pub struct KeyWatch {
     /// How much goes on for each key.
     in_use: Arc<Mutex<BTreeMap<String, usize>>>,
+    /// When each key was last used, as far as that is not written down.
+    uses: Arc<Mutex<BTreeMap<String, u64>>>,
     /// Those of them that are no longer valid.
     ended: watch::Sender<BTreeSet<String>>,
 }
@@ -36,6 +41,7 @@ impl Default for KeyWatch {
     fn default() -> Self {
         KeyWatch {
             in_use: Arc::default(),
+            uses: Arc::default(),
             ended: watch::channel(BTreeSet::new()).0,
         }
     }
@@ -64,6 +70,8 @@ impl KeyWatch {
     /// Notes that something goes on for a key.
     pub fn begin(&self, key: &str) -> KeyInUse {
         *self.in_use.lock().entry(key.to_owned()).or_default() += 1;
+        let now_s = unix_s(SystemTime::now());
+        self.uses.lock().insert(key.to_owned(), now_s);
         KeyInUse {
             watch: self.clone(),
             key: key.to_owned(),
@@ -89,10 +97,28 @@ impl KeyWatch {
         });
     }
 
+    /// Writes down when keys were last used. What cannot be written is lost: the next use of the key is
+    /// written again.
+    async fn note_uses(&self, keys: &KeyStore) {
+        let uses = mem::take(&mut *self.uses.lock());
+        if uses.is_empty() {
+            return;
+        }
+        let keys = keys.clone();
+        if let Ok(Err(error)) = blocking(move || keys.note_uses(&uses)).await {
+            tracing::warn!(%error, "the last use of keys could not be written down");
+        }
+    }
+
     /// Looks at the keys in use, again and again.
     pub async fn look(&self, keys: &KeyStore) {
+        let mut noted = Instant::now();
         loop {
             tokio::time::sleep(LOOK).await;
+            if noted.elapsed() >= NOTE_USES {
+                noted = Instant::now();
+                self.note_uses(keys).await;
+            }
             let in_use: Vec<String> = self.in_use.lock().keys().cloned().collect();
             if in_use.is_empty() {
                 continue;

@@ -57,6 +57,10 @@ pub struct RevokeParams {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeyRequest {
+    /// What you call it: one line, to tell it from others in the list.
+    #[serde(default)]
+    #[schema(min_length = 1, max_length = 100, example = "build server")]
+    name: Option<String>,
     /// What it allows. Every key may search, and `admin` includes the others.
     #[schema(min_items = 1)]
     scopes: Vec<Scope>,
@@ -81,6 +85,8 @@ pub struct KeyRequest {
 pub struct KeyBody {
     /// Its public id, the part of the key between `tsk_` and the next `_`.
     id: String,
+    /// What its owner calls it; null if it has no name.
+    name: Option<String>,
     /// What it allows.
     scopes: Vec<Scope>,
     /// The catalogs that it is for; `["*"]` for all.
@@ -93,6 +99,8 @@ pub struct KeyBody {
     expires_at: Option<u64>,
     /// When it was revoked, in seconds since 1970; null if it was not.
     revoked_at: Option<u64>,
+    /// When it was last used, in seconds since 1970, up to a minute late; null if it never was.
+    last_used_at: Option<u64>,
     /// `valid`, `expired` or `revoked`.
     state: &'static str,
     /// Whether this request was sent with it.
@@ -265,6 +273,7 @@ impl Wanted {
             }
         };
         let new = NewKey {
+            name: request.name,
             scopes: request.scopes.into_iter().collect(),
             catalogs,
             profiles: request.profiles,
@@ -388,6 +397,8 @@ impl KeyBody {
             },
             profiles: key.profiles,
             id: key.id,
+            name: key.name,
+            last_used_at: key.last_used_at,
             created_at: key.created_at,
             expires_at: key.expires_at,
             revoked_at: key.revoked_at,

@@ -7,7 +7,7 @@
 mod copy;
 mod local;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -31,6 +31,8 @@ use local::LocalKeys;
 
 const PREFIX: &str = "tsk_";
 const SECRET_BYTES: usize = 32;
+/// The longest name of a key.
+const MAX_NAME_CHARS: usize = 100;
 
 /// Whether a text has the form of a key.
 pub fn is_token(text: &str) -> bool {
@@ -211,6 +213,8 @@ impl fmt::Display for Catalogs {
 pub struct Key {
     /// Its public id.
     pub id: String,
+    /// What its owner calls it.
+    pub name: Option<String>,
     /// Its scopes.
     pub scopes: Scopes,
     /// Its catalogs.
@@ -223,6 +227,8 @@ pub struct Key {
     pub expires_at: Option<u64>,
     /// Seconds since 1970; `None` if it is not revoked.
     pub revoked_at: Option<u64>,
+    /// When a server last wrote down that it was used, in seconds since 1970; `None` if it never was.
+    pub last_used_at: Option<u64>,
 }
 
 impl Key {
@@ -273,6 +279,8 @@ pub struct StoredKey {
 /// What a key to be created allows.
 #[derive(Clone, Debug)]
 pub struct NewKey {
+    /// What its owner calls it.
+    pub name: Option<String>,
     /// Its scopes.
     pub scopes: Scopes,
     /// Its catalogs.
@@ -284,11 +292,16 @@ pub struct NewKey {
 }
 
 impl NewKey {
-    /// Checks its profiles.
+    /// Checks its name and its profiles.
     ///
     /// # Errors
-    /// [`KeyError::InvalidProfile`], [`KeyError::AdminOfProfiles`].
+    /// [`KeyError::InvalidName`], [`KeyError::InvalidProfile`], [`KeyError::AdminOfProfiles`].
     pub fn check(&self) -> Result<(), KeyError> {
+        if let Some(name) = &self.name
+            && !is_name(name)
+        {
+            return Err(KeyError::InvalidName { name: name.clone() });
+        }
         for name in &self.profiles {
             if !is_profile_name(name) {
                 return Err(KeyError::InvalidProfile { name: name.clone() });
@@ -300,6 +313,13 @@ impl NewKey {
         }
         Ok(())
     }
+}
+
+fn is_name(name: &str) -> bool {
+    let length = name.chars().count();
+    (1..=MAX_NAME_CHARS).contains(&length)
+        && name.trim() == name
+        && !name.chars().any(char::is_control)
 }
 
 fn is_profile_name(name: &str) -> bool {
@@ -352,6 +372,14 @@ pub enum KeyError {
     InvalidCatalogs {
         /// The list given.
         text: String,
+    },
+    /// A name that no key can have.
+    #[error(
+        "{name:?} cannot be the name of a key; names have 1 to {MAX_NAME_CHARS} characters in one line, without spaces around them"
+    )]
+    InvalidName {
+        /// The name given.
+        name: String,
     },
     /// A name that no profile can have.
     #[error("{name:?} cannot be the name of a profile; names have letters, digits, `-` and `_`")]
@@ -449,6 +477,13 @@ pub trait KeyTable: Send + Sync {
     /// As [`KeyTable::insert`].
     fn count_valid(&self, now_s: u64) -> Result<usize, KeyError>;
 
+    /// Writes down when keys were last used, by their ids, in seconds since 1970. An earlier time than
+    /// the one that is known changes nothing.
+    ///
+    /// # Errors
+    /// As [`KeyTable::insert`].
+    fn note_uses(&self, uses: &BTreeMap<String, u64>) -> Result<(), KeyError>;
+
     /// Whether a key was ever added.
     ///
     /// # Errors
@@ -495,6 +530,7 @@ impl KeyStore {
         now: SystemTime,
     ) -> Result<CreatedKey, KeyError> {
         let new = NewKey {
+            name: None,
             scopes: scopes.into(),
             catalogs,
             profiles: BTreeSet::new(),
@@ -510,6 +546,7 @@ impl KeyStore {
     pub fn add(&self, new: NewKey, now: SystemTime) -> Result<CreatedKey, KeyError> {
         new.check()?;
         let NewKey {
+            name,
             scopes,
             catalogs,
             profiles,
@@ -520,12 +557,14 @@ impl KeyStore {
         let key = Key {
             // 12 hexadecimal digits are enough: the id is not secret.
             id: Uuid::new_v4().simple().to_string()[..12].to_owned(),
+            name,
             scopes,
             catalogs,
             profiles,
             created_at,
             expires_at: lifetime.map(|lifetime| created_at.saturating_add(lifetime.as_secs())),
             revoked_at: None,
+            last_used_at: None,
         };
         let stored = StoredKey {
             key,
@@ -582,6 +621,14 @@ impl KeyStore {
             Some(_) => Err(KeyError::LastOperator { id }),
             None => Err(KeyError::UnknownKey { id }),
         }
+    }
+
+    /// Writes down when keys were last used, by their ids, in seconds since 1970.
+    ///
+    /// # Errors
+    /// [`KeyError::Database`], [`KeyError::Unavailable`].
+    pub fn note_uses(&self, uses: &BTreeMap<String, u64>) -> Result<(), KeyError> {
+        self.table.note_uses(uses)
     }
 
     /// Number of keys that are accepted.
@@ -759,9 +806,37 @@ mod tests {
     }
 
     #[test]
+    fn a_key_has_a_name_and_the_time_of_its_last_use() {
+        let (_folder, store) = store();
+        let named = |name: &str| NewKey {
+            name: Some(name.to_owned()),
+            scopes: Scope::Search.into(),
+            catalogs: Catalogs::All,
+            profiles: BTreeSet::new(),
+            lifetime: None,
+        };
+        let id = store.add(named("build server"), at(1)).unwrap().key.id;
+        let key = || store.get(&id).unwrap().unwrap();
+        assert_eq!(key().name.as_deref(), Some("build server"));
+        assert_eq!(key().last_used_at, None);
+        let note = |used_at| store.note_uses(&BTreeMap::from([(id.clone(), used_at)]));
+        note(50).unwrap();
+        note(40).unwrap();
+        assert_eq!(key().last_used_at, Some(50));
+        for bad in ["", " x", "a\nb", &"x".repeat(MAX_NAME_CHARS + 1)] {
+            let refused = store.add(named(bad), at(1));
+            assert!(
+                matches!(refused, Err(KeyError::InvalidName { .. })),
+                "{bad:?}"
+            );
+        }
+    }
+
+    #[test]
     fn a_key_keeps_the_profiles_that_it_is_bound_to() {
         let (dir, store) = store();
         let new = |scope: Scope, profiles: &[&str]| NewKey {
+            name: None,
             scopes: scope.into(),
             catalogs: Catalogs::All,
             profiles: profiles.iter().map(|name| (*name).to_owned()).collect(),

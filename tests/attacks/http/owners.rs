@@ -482,6 +482,7 @@ async fn what_a_key_has_begun_ends_with_it() {
     let operator = server.key(Scope::Admin, "*");
     for expires in [false, true] {
         let new = NewKey {
+            name: None,
             scopes: Scope::Call.into(),
             catalogs: Catalogs::All,
             profiles: BTreeSet::new(),

@@ -64,7 +64,7 @@ macro_rules! asset {
 static PAGE: Asset = asset!("index.html", HTML);
 
 /// What the page loads.
-static FILES: [Asset; 55] = [
+static FILES: [Asset; 57] = [
     asset!("agent.css", CSS),
     asset!("agent.js", JAVASCRIPT),
     asset!("answer.js", JAVASCRIPT),
@@ -76,6 +76,8 @@ static FILES: [Asset; 55] = [
     asset!("catalog.css", CSS),
     asset!("catalog.js", JAVASCRIPT),
     asset!("chat.js", JAVASCRIPT),
+    asset!("connect.css", CSS),
+    asset!("connect.js", JAVASCRIPT),
     asset!("connection.js", JAVASCRIPT),
     asset!("dialog.js", JAVASCRIPT),
     asset!("dom.js", JAVASCRIPT),

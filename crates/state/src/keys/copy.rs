@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, params};
 use toolscout_index::database;
 
-use super::local::{LocalKeys, PROFILES, SCHEMA, find, put};
+use super::local::{LocalKeys, NAMES, PROFILES, SCHEMA, find, put};
 use super::{KeyError, StoredKey};
 use toolscout_base::clock::unix_s;
 
@@ -52,7 +52,7 @@ impl KeyCopy {
     /// # Errors
     /// [`KeyError::Io`], [`KeyError::Database`].
     pub fn open(folder: &Path) -> Result<Self, KeyError> {
-        let steps = [SCHEMA, FOLLOWED, PROFILES, COPIED_ANEW];
+        let steps = [SCHEMA, FOLLOWED, PROFILES, COPIED_ANEW, NAMES];
         let keys = LocalKeys::open_with(folder, |path| database::open(path, &steps))?;
         let confirmed_at = keys.with(|connection| {
             connection

@@ -1,5 +1,6 @@
 //! Keys in SQLite: those of a data directory, and a node's copy of those of the store.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
@@ -30,6 +31,14 @@ pub(super) const SCHEMA: &str = "
 /// The profiles that a key is bound to.
 pub(super) const PROFILES: &str = "ALTER TABLE keys ADD COLUMN profiles TEXT NOT NULL DEFAULT '';";
 
+/// What a key is called, and when it was last used.
+pub(super) const NAMES: &str =
+    "ALTER TABLE keys ADD COLUMN name TEXT; ALTER TABLE keys ADD COLUMN last_used_at INTEGER;";
+
+/// The columns of a key without its hash.
+const COLUMNS: &str =
+    "id, name, scope, catalogs, profiles, created_at, expires_at, revoked_at, last_used_at";
+
 /// Number of keys that are accepted at `:now`, as [`Key::is_valid`] says.
 const COUNT_VALID: &str =
     "SELECT count(*) FROM keys WHERE revoked_at IS NULL AND coalesce(expires_at > :now, 1)";
@@ -55,7 +64,7 @@ impl LocalKeys {
     pub(super) fn open(data_dir: &Path) -> Result<Self, KeyError> {
         let former = data_dir.join(FORMER_FILE_NAME);
         LocalKeys::open_with(data_dir, |path| {
-            database::open_renamed(path, &former, &[SCHEMA, PROFILES])
+            database::open_renamed(path, &former, &[SCHEMA, PROFILES, NAMES])
         })
     }
 
@@ -99,9 +108,8 @@ impl KeyTable for LocalKeys {
 
     fn list(&self) -> Result<Vec<Key>, KeyError> {
         self.with(|connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT id, scope, catalogs, profiles, created_at, expires_at, revoked_at FROM keys ORDER BY created_at, id",
-            )?;
+            let sql = format!("SELECT {COLUMNS} FROM keys ORDER BY created_at, id");
+            let mut statement = connection.prepare_cached(&sql)?;
             statement.query_map([], key_of)?.collect()
         })
     }
@@ -130,6 +138,21 @@ impl KeyTable for LocalKeys {
         })
     }
 
+    fn note_uses(&self, uses: &BTreeMap<String, u64>) -> Result<(), KeyError> {
+        self.with(|connection| {
+            let transaction = connection.transaction()?;
+            for (id, used_at) in uses {
+                transaction
+                    .prepare_cached(
+                        "UPDATE keys SET last_used_at = ?2
+                         WHERE id = ?1 AND coalesce(last_used_at, 0) < ?2",
+                    )?
+                    .execute(params![id, used_at])?;
+            }
+            transaction.commit()
+        })
+    }
+
     fn is_in_use(&self) -> Result<bool, KeyError> {
         self.with(|connection| {
             connection
@@ -144,7 +167,8 @@ pub(super) fn put(connection: &Connection, stored: &StoredKey) -> rusqlite::Resu
     // `revoked_at` stays NULL.
     let StoredKey { key, hash } = stored;
     connection.execute(
-        "INSERT INTO keys (id, hash, scope, catalogs, profiles, created_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT INTO keys (id, hash, scope, catalogs, profiles, created_at, expires_at, name)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         params![
             key.id,
             hash,
@@ -152,16 +176,15 @@ pub(super) fn put(connection: &Connection, stored: &StoredKey) -> rusqlite::Resu
             key.catalogs.to_string(),
             profiles_as_text(&key.profiles),
             key.created_at,
-            key.expires_at
+            key.expires_at,
+            key.name
         ],
     )
 }
 
 pub(super) fn find(connection: &Connection, id: &str) -> rusqlite::Result<Option<StoredKey>> {
     connection
-        .prepare_cached(
-            "SELECT id, scope, catalogs, profiles, created_at, expires_at, revoked_at, hash FROM keys WHERE id = ?1",
-        )?
+        .prepare_cached(&format!("SELECT {COLUMNS}, hash FROM keys WHERE id = ?1"))?
         .query_row([id], |row| {
             Ok(StoredKey {
                 key: key_of(row)?,
@@ -177,11 +200,13 @@ fn key_of(row: &Row<'_>) -> rusqlite::Result<Key> {
     let profiles: String = row.get("profiles")?;
     Ok(Key {
         id: row.get("id")?,
+        name: row.get("name")?,
         scopes: Scopes::read(&scopes),
         catalogs: Catalogs::read(&catalogs),
         profiles: profiles_of_text(&profiles),
         created_at: row.get("created_at")?,
         expires_at: row.get("expires_at")?,
         revoked_at: row.get("revoked_at")?,
+        last_used_at: row.get("last_used_at")?,
     })
 }

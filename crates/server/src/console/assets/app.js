@@ -9,12 +9,14 @@ import { search } from "./search.js";
 import { foreign, oneLine } from "./text.js";
 import { drawWaiting, lookNow, waitingCalls, watchWaiting } from "./waiting.js";
 
+/** The screens. A link beside the navigation leads to those that are rarely needed. */
 const SCREENS = {
   search: { title: "Search", open: async () => search },
   catalog: { title: "Catalog", open: async () => (await styled("catalog.css", import("./catalog.js"))).catalog },
   agent: { title: "Agent", open: async () => (await styled("agent.css", import("./agent.js"))).agent },
   evaluate: { title: "Evaluate", open: async () => (await styled("evaluate.css", import("./evaluate.js"))).evaluate },
   operations: { title: "Operations", open: async () => (await styled("operations.css", import("./operations.js"))).operations },
+  connect: { title: "Connect", isBeside: true, open: async () => (await styled("connect.css", import("./connect.js"))).connect },
 };
 const KEEP_SCROLL_MS = 150;
 const THEMES = { system: "System", light: "Light", dark: "Dark" };
@@ -129,7 +131,7 @@ function showFailure(error) {
 }
 
 function drawNavigation(active) {
-  const links = Object.entries(SCREENS).map(([name, screen]) => h("a", {
+  const links = Object.entries(SCREENS).filter(([, screen]) => !screen.isBeside).map(([name, screen]) => h("a", {
     href: lastAddress.get(name) ?? address(name, {}),
     "aria-current": screen === active && "page",
   }, screen.title, name === "operations" && h("span", { id: "waiting-count" })));

@@ -7,6 +7,8 @@ import { moment, notShown } from "./panels.js";
 import { count, counted, foreign } from "./text.js";
 
 const PAGE = 200;
+/** Most catalogs that are offered; others can be typed. */
+const MOST_LISTED = 50;
 const SCOPES = {
   search: "search, list, give feedback, ask the agent",
   call: "call tools over MCP that do more than read",
@@ -67,9 +69,9 @@ class KeysView {
   }
 
   row(one) {
-    const dates = [["created", one.created_at], [one.state === "expired" ? "expired" : "expires", one.expires_at], ["revoked", one.revoked_at]];
+    const dates = [["created", one.created_at], [one.state === "expired" ? "expired" : "expires", one.expires_at], ["revoked", one.revoked_at], [one.last_used_at === null ? "" : "last used", one.last_used_at]];
     return h("li", { class: `api-key ${one.state}` },
-      h("div", { class: "head" }, h("code", { class: "name" }, foreign(one.id)),
+      h("div", { class: "head" }, one.name && h("b", {}, foreign(one.name)), h("code", { class: "name" }, foreign(one.id)),
         h("span", { class: "call-state", "data-state": one.state === "valid" ? "ok" : "error" }, one.state),
         one.scopes.map((scope) => h("span", { class: scope === "admin" ? "badge accent" : "badge", title: SCOPES[scope] }, scope)),
         one.is_own && h("span", { class: "badge accent" }, "of this tab"),
@@ -81,9 +83,11 @@ class KeysView {
     const given = await ask(this.isInUse ? "New key" : "First key", this.form(), { accept: "Create key" }, isComplete);
     if (!given) return;
     const scopes = given.getAll("scope");
-    const json = this.isInUse
+    const name = given.get("name").trim();
+    const rights = this.isInUse
       ? { scopes: scopes.length > 0 ? scopes : ["search"], catalogs: chosenCatalogs(given), profiles: namesIn(given.get("profiles")), ...(given.get("expires") && { expires_in_s: Number(given.get("expires")) }) }
       : { scopes: ["admin"], catalogs: ["*"] };
+    const json = { ...rights, ...(name && { name }) };
     try {
       const made = await call("v1/keys", { method: "POST", json });
       // At once: the next request needs it.
@@ -100,15 +104,19 @@ class KeysView {
       return [
         h("p", {}, "From the first key on every request to this server needs one: those of programs, of MCP clients, and of this page."),
         h("p", {}, "So the first key may do everything in all catalogs, and does not expire. This tab uses it at once. Store it: it is shown once."),
+        nameField(),
       ];
     }
     const scopes = Object.entries(SCOPES).map(([scope, means]) => choice("checkbox", "scope", scope, [h("b", {}, scope), `: ${means}`], scope === "search"));
+    const usual = this.catalogs.includes("default") ? "default" : this.catalogs[0];
+    const listed = this.catalogs.slice(0, MOST_LISTED).map((name) => choice("checkbox", "catalog", name, foreign(name), name === usual));
     return [
+      nameField(),
       h("fieldset", {}, h("legend", {}, "It may"), scopes),
       h("fieldset", {}, h("legend", {}, "In the catalogs"),
-        choice("radio", "which", "named", "with these names", true),
-        field("Names, with commas between them", "catalogs", { value: this.catalogs.includes("default") ? "default" : (this.catalogs[0] ?? ""), maxlength: 4000, list: "catalog-names" }),
-        h("datalist", { id: "catalog-names" }, this.catalogs.slice(0, 200).map((name) => h("option", { value: name }))),
+        choice("radio", "which", "named", "chosen here", true),
+        h("div", { class: "listed" }, listed),
+        field("Others, with commas between them", "catalogs", { maxlength: 4000 }, "A key may name a catalog that does not exist yet."),
         choice("radio", "which", "all", "all of them, future ones too", false)),
       field("Only with the profiles, with commas between them", "profiles", { maxlength: 4000 }, "Names of [profiles] in the settings of the server. Without any, all tools of the catalogs."),
       h("div", { class: "field" }, h("label", { for: "field-expires" }, "Valid"), h("select", { id: "field-expires", name: "expires" }, LIFETIMES.map(([value, title]) => h("option", { value }, title)))),
@@ -169,13 +177,15 @@ function choice(type, name, value, label, checked) {
   return h("label", { class: "check" }, h("input", { type, name, value, checked }), h("span", {}, label));
 }
 
+const nameField = () => field("What you call it", "name", { maxlength: 100, autofocus: true }, "To tell it from other keys, for example the program that uses it.");
+
 const namesIn = (text) => text.split(",").map((name) => name.trim()).filter(Boolean);
-const chosenCatalogs = (given) => (given.get("which") === "all" ? ["*"] : namesIn(given.get("catalogs")));
+const chosenCatalogs = (given) => (given.get("which") === "all" ? ["*"] : [...given.getAll("catalog"), ...namesIn(given.get("catalogs"))]);
 
 /** The first key has no fields. */
 function isComplete(form) {
-  const { which, catalogs } = form.elements;
-  return !which || which.value === "all" || namesIn(catalogs.value).length > 0;
+  if (!form.elements.which) return true;
+  return chosenCatalogs(new FormData(form)).length > 0;
 }
 
 async function showKey({ key: secret, unknown_catalogs: unknown = [], unknown_profiles: missing = [] }, isFirst) {

@@ -4,7 +4,7 @@ import { answerView } from "./answer.js";
 import { call, isAbort, ofCatalog } from "./api.js";
 import { announce, copyButton, debounce, h, icon, replace, skeleton } from "./dom.js";
 import { exportPanel } from "./export.js";
-import { note, remember, remembered } from "./place.js";
+import { address, note, remember, remembered } from "./place.js";
 import { readSettings, searchBody, settingsFields, writeSettings } from "./settings.js";
 import { count, counted, foreign } from "./text.js";
 
@@ -230,7 +230,8 @@ class SearchScreen {
     }
     const examples = EXAMPLES.map((text) => h("li", {}, h("button", { type: "button", class: "example", onclick: () => this.tryExample(text) }, text)));
     return h("div", { class: "empty" }, icon("search"), h("h2", {}, "Describe what should be done"),
-      h("p", { class: "muted" }, "Or type the name of a tool, in any spelling. For example:"), h("ul", { class: "examples" }, examples));
+      h("p", { class: "muted" }, "Or type the name of a tool, in any spelling. For example:"), h("ul", { class: "examples" }, examples),
+      h("p", {}, "To search from a program, ", h("a", { href: address("connect", { c: this.catalog }) }, "connect it"), "."));
   }
 
   tryExample(text) {
@@ -248,7 +249,7 @@ class SearchScreen {
       const body = { feedback_token: answer.feedback_token, tool: hit.id, outcome: "helpful", query: answer.asked };
       const { remembered } = await call(ofCatalog(this.catalog, "/feedback"), { method: "POST", json: body });
       const said = remembered ? "Recorded and remembered" : "Recorded; the memory of this catalog is off";
-      button.replaceWith(h("span", { class: "done" }, icon("check"), said));
+      button.replaceWith(h("span", { class: "done" }, icon("check"), said, remembered && this.forgetButton(answer.asked)));
       announce(said);
     } catch (error) {
       button.disabled = false;
@@ -261,6 +262,23 @@ class SearchScreen {
     if (isOpen) this.opened.add(id);
     else this.opened.delete(id);
     remember({ opened: [...this.opened].slice(0, 50) });
+  }
+
+  /** Takes back what the memory knows of a request. */
+  forgetButton(asked) {
+    const button = h("button", { type: "button", class: "link", title: "Deletes all that the memory knows of this request" }, "Forget");
+    button.addEventListener("click", async () => {
+      button.disabled = true;
+      try {
+        const { forgotten } = await call(ofCatalog(this.catalog, `/memory?${new URLSearchParams({ query: asked })}`), { method: "DELETE" });
+        const said = `Forgotten: ${counted(forgotten, "entry")}`;
+        button.parentElement.replaceWith(h("span", { class: "done" }, said));
+        announce(said);
+      } catch (error) {
+        button.after(h("span", { class: "notice error", role: "alert" }, foreign(error.message)));
+      }
+    });
+    return button;
   }
 
   /** Lets the owner of the catalog change what this request finds. */
