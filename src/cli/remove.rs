@@ -9,7 +9,7 @@ use toolscout_index::{Filter, Kind, Searcher, ToolId};
 use super::Outcome;
 use super::context::{Context, Legs, unknown_server};
 use super::exit::UsageError;
-use super::words;
+use super::words::LostBefore;
 use toolscout_index::suggest::did_you_mean;
 
 /// Removes tools by id, or all tools of a server.
@@ -38,13 +38,13 @@ impl Args {
         let catalog = context.open(Legs::Lexical)?;
         // Everything is looked up before anything is removed.
         let ids = self.matching(&catalog.searcher(), &context.settings.catalog)?;
-        let words_without_tool = words::entries_without_tool(&catalog);
+        let lost_before = LostBefore::of(&catalog);
         let mut writer = catalog.writer()?;
         let changes = writer.remove(&ids)?;
         // What is not committed is undone when the writer is dropped.
         if !self.dry_run {
             writer.commit()?;
-            words::warn_of_lost_tools(context, &catalog, &words_without_tool);
+            lost_before.warn(context);
         }
         if context.printer.is_json() {
             let json = json!({ "removed": changes.removed, "dry_run": self.dry_run });

@@ -18,7 +18,7 @@ use super::input::Batch;
 use super::interrupt::Interrupt;
 use super::mcp_args::McpArgs;
 use super::progress::spinner;
-use super::words;
+use super::words::LostBefore;
 
 /// Makes the tools of a server match the input, or with --mcp those of MCP servers match what the
 /// servers offer: adds, replaces and removes. Prints `+` for added, `~` for changed and `-` for
@@ -99,7 +99,7 @@ impl Args {
         let interrupt = Interrupt::listen()?;
         let catalog = self.write.open(context)?;
         keep_invalid(&mut batch, &server, &catalog.searcher());
-        let words_without_tool = words::entries_without_tool(&catalog);
+        let lost_before = LostBefore::of(&catalog);
         let mut writer = catalog.writer()?;
         let spinner = spinner("storing");
         let changes = writer.sync(&server, &batch.tools)?;
@@ -107,7 +107,7 @@ impl Args {
         let generation = commit(&mut writer, &interrupt)?;
         let stored = start.elapsed() - read;
         print_changes(context, &changes)?;
-        words::warn_of_lost_tools(context, &catalog, &words_without_tool);
+        lost_before.warn(context);
         let report = AddReport {
             batch,
             changes,

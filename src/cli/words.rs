@@ -147,7 +147,7 @@ fn present(catalog: &Catalog) -> OwnerWords {
 }
 
 /// The entries about tools, servers and tags that the catalog does not have.
-pub(super) fn entries_without_tool(catalog: &Catalog) -> Vec<String> {
+fn entries_without_tool(catalog: &Catalog) -> Vec<String> {
     let searcher = catalog.searcher();
     match searcher.owner_words() {
         Some(words) => searcher.entries_without_tool(words),
@@ -155,10 +155,31 @@ pub(super) fn entries_without_tool(catalog: &Catalog) -> Vec<String> {
     }
 }
 
-/// Warns of entries that a change has left without their tool, such as a rename. `before` has those that had none before.
-pub(super) fn warn_of_lost_tools(context: &Context, catalog: &Catalog, before: &[String]) {
-    for entry in entries_without_tool(catalog) {
-        if !before.contains(&entry) {
+/// The entries that had no tool before a change. They were reported then, and are not reported again.
+pub(super) struct LostBefore<'a> {
+    catalog: &'a Catalog,
+    entries: Vec<String>,
+}
+
+impl<'a> LostBefore<'a> {
+    /// Reads the catalog, before the change is committed.
+    pub(super) fn of(catalog: &'a Catalog) -> Self {
+        LostBefore {
+            catalog,
+            entries: entries_without_tool(catalog),
+        }
+    }
+
+    /// The entries that have no tool since the change.
+    fn lost_since(&self) -> Vec<String> {
+        let mut entries = entries_without_tool(self.catalog);
+        entries.retain(|entry| !self.entries.contains(entry));
+        entries
+    }
+
+    /// Warns of entries that the change, such as a rename, has left without their tool.
+    pub(super) fn warn(&self, context: &Context) {
+        for entry in self.lost_since() {
             context.warn(format_args!(
                 "your words {} are for what the catalog no longer has; `toolscout words` keeps them, and they take effect \
                  once it has it again. If it has another name now, add them to that one",
@@ -182,10 +203,9 @@ fn read(file: &Path) -> Result<OwnerWords> {
 
 /// Stores the words, and embeds the tools whose texts they change.
 fn write(context: &Context, catalog: &Catalog, words: OwnerWords) -> Result<()> {
-    let known = present(catalog);
-    let before = catalog.searcher().entries_without_tool(&known);
+    let before = LostBefore::of(catalog);
     // Words that stay the same need no commit, and no tool embedded anew.
-    if words != known {
+    if words != present(catalog) {
         let interrupt = Interrupt::listen()?;
         let mut writer = catalog.writer()?;
         writer.set_owner_words(&words)?;
@@ -195,14 +215,11 @@ fn write(context: &Context, catalog: &Catalog, words: OwnerWords) -> Result<()> 
             embedded.print(context)?;
         }
     }
-    for entry in catalog.searcher().entries_without_tool(&words) {
-        // What was there before was reported then.
-        if !before.contains(&entry) {
-            context.warn(format_args!(
-                "{} is for what the catalog does not have; it takes effect once it has it",
-                printable::line(&entry)
-            ));
-        }
+    for entry in before.lost_since() {
+        context.warn(format_args!(
+            "{} is for what the catalog does not have; it takes effect once it has it",
+            printable::line(&entry)
+        ));
     }
     context
         .printer
@@ -249,7 +266,7 @@ fn get(context: &Context, catalog: &Catalog) -> Result<()> {
         rows.push(row("description", tool, description.clone()));
     }
     context.printer.rows(&["kind", "of", "says"], rows)?;
-    let missing = catalog.searcher().entries_without_tool(&words);
+    let missing = entries_without_tool(catalog);
     if !missing.is_empty() {
         context.printer.note(format_args!(
             "not in the catalog: {}",

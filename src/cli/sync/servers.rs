@@ -12,7 +12,7 @@ use super::super::context::{Context, Legs};
 use super::super::enrich;
 use super::super::exit::UsageError;
 use super::super::interrupt::Interrupt;
-use super::super::words;
+use super::super::words::LostBefore;
 use super::print_changes;
 use crate::approved::{Approved, Remembered, Update};
 use crate::mcp::changes::ApprovedBefore;
@@ -84,7 +84,7 @@ pub fn sync(
     if !write.dry_run
         && let (Some(catalog), Some(mut writer)) = (&catalog, writer)
     {
-        let words_without_tool = words::entries_without_tool(catalog);
+        let lost_before = LostBefore::of(catalog);
         // Before the approvals, which are committed to a file of their own.
         stop_if_interrupted(&interrupt)?;
         let mut approved = Approved::open(catalog.path())?;
@@ -93,7 +93,7 @@ pub fn sync(
         }
         report.generation = Some(commit(&mut writer, &interrupt)?);
         let outcome = report.print(context, took_s, servers.len())?;
-        words::warn_of_lost_tools(context, catalog, &words_without_tool);
+        lost_before.warn(context);
         if let Some(embedded) = write.embed(context, catalog, writer, &interrupt)? {
             embedded.print(context)?;
         }
