@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -451,14 +450,5 @@ impl PushedTools for ExternalCatalog {
 
     async fn stats(&self) -> Result<PushedStats, StoreError> {
         self.sizes().await
-    }
-}
-
-impl ExternalCatalog {
-    async fn ask(&self, method: Method, path: &str) -> Result<Value, Failure> {
-        let elastic = &self.0.elastic;
-        elastic
-            .ask(method, path, &crate::client::Body::None, elastic.timeout())
-            .await
     }
 }

@@ -24,7 +24,8 @@ const UNKNOWN_VERSION: &str = "of unknown version";
 
 /// An index of Elasticsearch or OpenSearch.
 pub struct Elastic {
-    client: Client,
+    /// Asks for any document below the root.
+    pub(crate) client: Client,
     product: ExternalProduct,
     index: String,
     timeout: Duration,
@@ -93,27 +94,13 @@ impl Elastic {
         self.timeout
     }
 
-    /// Asks for a document below the root.
-    ///
-    /// # Errors
-    /// Every [`Failure`].
-    pub async fn ask(
-        &self,
-        method: Method,
-        path: &str,
-        body: &Body,
-        limit: Duration,
-    ) -> Result<Value, Failure> {
-        self.client.ask(method, path, body, limit).await
-    }
-
     /// Which version runs there; asked once.
     ///
     /// # Errors
     /// [`Cause::Version`] for another product, or a version without what is needed.
     pub async fn server(&self, limit: Duration) -> Result<&Server, Failure> {
         let check = || async {
-            let root = match self.ask(Method::GET, "", &Body::None, limit).await {
+            let root = match self.client.ask(Method::GET, "", &Body::None, limit).await {
                 // This needs a privilege of the whole cluster, and a key for the index alone is enough for the rest.
                 Err(failure) if failure.lacks_privilege => {
                     return Ok(Server {
@@ -185,7 +172,11 @@ impl Elastic {
     /// Every [`Failure`] but [`Cause::Missing`].
     pub async fn physical(&self, limit: Duration) -> Result<Vec<Physical>, Failure> {
         let path = format!("{}/_mapping", self.index);
-        let answer = match self.ask(Method::GET, &path, &Body::None, limit).await {
+        let answer = match self
+            .client
+            .ask(Method::GET, &path, &Body::None, limit)
+            .await
+        {
             Err(failure) if failure.cause == Cause::Missing => return Ok(Vec::new()),
             answer => answer?,
         };
@@ -281,6 +272,7 @@ impl Elastic {
         }
         let path = format!("{}/_msearch", self.index);
         let mut answer = self
+            .client
             .ask(Method::POST, &path, &Body::Lines(lines), limit)
             .await?;
         let Value::Array(responses) = answer["responses"].take() else {
@@ -324,7 +316,7 @@ impl Elastic {
             asked.push(json!({ "_id": id, "_source": source }));
         }
         let body = Body::Json(json!({ "docs": asked }));
-        let mut answer = self.ask(Method::POST, &path, &body, limit).await?;
+        let mut answer = self.client.ask(Method::POST, &path, &body, limit).await?;
         let Value::Array(found) = answer["docs"].take() else {
             return Err(Failure::answer("docs").at(self.shown()));
         };

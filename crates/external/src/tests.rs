@@ -131,7 +131,9 @@ async fn clear(store: &str) {
     let elastic = Elastic::new(&settings(store)).unwrap();
     let limit = Duration::from_secs(30);
     for index in elastic.physical(limit).await.unwrap() {
-        let deleted = elastic.ask(Method::DELETE, &index.name, &Body::None, limit);
+        let deleted = elastic
+            .client
+            .ask(Method::DELETE, &index.name, &Body::None, limit);
         deleted.await.unwrap();
     }
 }

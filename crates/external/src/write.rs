@@ -120,7 +120,10 @@ impl Target {
     /// The hashes of the tools that the index has, by id.
     async fn known(&self, elastic: &Elastic) -> Result<HashMap<String, String>, Failure> {
         let path = format!("{}/_refresh", self.name);
-        elastic.ask(Method::POST, &path, &Body::None, LIMIT).await?;
+        elastic
+            .client
+            .ask(Method::POST, &path, &Body::None, LIMIT)
+            .await?;
         let mut known = HashMap::new();
         let mut after = None;
         let path = format!("{}/_search", self.name);
@@ -130,6 +133,7 @@ impl Target {
             let source = json!(["id", "hash"]);
             let page = query::page(&layout, all, after.as_ref(), PAGE, &source);
             let page = elastic
+                .client
                 .ask(Method::POST, &path, &Body::Json(page), LIMIT)
                 .await?;
             // What some of its shards do not tell would be written again, and never be removed.
@@ -165,7 +169,7 @@ impl Target {
         let meta = self.own.meta(identity, searcher.generation());
         let path = format!("{}/_mapping", self.name);
         let body = Body::Json(json!({ "_meta": meta }));
-        elastic.ask(Method::PUT, &path, &body, LIMIT).await?;
+        elastic.client.ask(Method::PUT, &path, &body, LIMIT).await?;
         if !is_new {
             return Ok(());
         }
@@ -175,7 +179,11 @@ impl Target {
             actions.push(json!({ "remove_index": { "index": old.name } }));
         }
         let body = Body::Json(json!({ "actions": actions }));
-        match elastic.ask(Method::POST, "_aliases", &body, LIMIT).await {
+        match elastic
+            .client
+            .ask(Method::POST, "_aliases", &body, LIMIT)
+            .await
+        {
             // Sent twice, since the first answer did not come: the old index is gone, and that is what was wanted.
             Err(failure) if failure.is_missing() && self.is_alone(elastic).await? => Ok(()),
             outcome => outcome.map(drop),
@@ -241,7 +249,11 @@ async fn create(elastic: &Elastic, target: &Target, searcher: &Searcher) -> Resu
     let identity = &searcher.version().identity;
     let lexical = &searcher.settings().lexical;
     let body = Body::Json(target.own.index(elastic.product(), lexical, identity));
-    match elastic.ask(Method::PUT, &target.name, &body, LIMIT).await {
+    match elastic
+        .client
+        .ask(Method::PUT, &target.name, &body, LIMIT)
+        .await
+    {
         Err(failure) if failure.reason.contains("resource_already_exists_exception") => Ok(()),
         outcome => outcome.map(drop),
     }
@@ -406,6 +418,7 @@ impl Writing<'_> {
         let path = format!("{}/_bulk", self.target.name);
         let answer = self
             .elastic
+            .client
             .ask(Method::POST, &path, &Body::Lines(lines), LIMIT)
             .await?;
         let items = answer["items"]
@@ -447,6 +460,7 @@ impl Writing<'_> {
     async fn refresh(&self) -> Result<(), Failure> {
         let path = format!("{}/_refresh", self.target.name);
         self.elastic
+            .client
             .ask(Method::POST, &path, &Body::None, LIMIT)
             .await?;
         Ok(())

@@ -7,6 +7,7 @@ use toolscout_index::{Filter, ToolId};
 use toolscout_state::shared::{ListedTools, PageOf, PushedStats, StoreError, TextsOf};
 
 use super::{ExternalCatalog, ReadTool, State, read_tool};
+use crate::client::Body;
 use crate::elastic::next_page;
 use crate::failure::Failure;
 use crate::layout::Layout;
@@ -185,9 +186,13 @@ impl ExternalCatalog {
         if let Layout::Own(own) = &state.layout {
             vectors.extend(own.embedders.iter().map(|kept| (kept.id.clone(), items)));
         }
-        let path = format!("{}/_stats/store", self.0.elastic.index());
+        let elastic = &self.0.elastic;
+        let path = format!("{}/_stats/store", elastic.index());
+        let asked = elastic
+            .client
+            .ask(Method::GET, &path, &Body::None, elastic.timeout());
         // A key that may only read the index may not see its size.
-        let sizes = self.ask(Method::GET, &path).await.unwrap_or_default();
+        let sizes = asked.await.unwrap_or_default();
         let bytes = sizes["_all"]["primaries"]["store"]["size_in_bytes"].as_u64();
         Ok(PushedStats {
             tools: state.tools as usize,
