@@ -170,6 +170,23 @@ impl FollowedCatalog {
     }
 }
 
+/// What a poll leaves for the next.
+struct LastPoll {
+    /// What the next poll need not ask for again; `None` if it asks for all.
+    since: Option<Since>,
+    /// How often the store's server had changed.
+    failovers: u64,
+    has_failed: bool,
+}
+
+/// An answer of the store.
+struct Since {
+    /// Its horizon: the store then tells of the transactions that came later.
+    horizon: String,
+    /// When all catalogs were last asked for.
+    asked_for_all: Instant,
+}
+
 /// A catalog as the store told of it.
 struct Head {
     id: i64,
@@ -447,53 +464,58 @@ impl PostgresStore {
 
     async fn poll(self: &Arc<Self>) {
         let mut beaten: Option<Instant> = None;
-        let mut has_failed = false;
         let mut was_away = false;
-        // The horizon of the last answer, and when everything was asked for.
-        let mut since: Option<(String, Instant)> = None;
-        let mut failovers = self.figures.failovers.get();
+        let mut last = LastPoll {
+            since: None,
+            failovers: self.figures.failovers.get(),
+            has_failed: false,
+        };
         loop {
-            // Numbers of transactions mean nothing on another server.
-            if self.figures.failovers.get() != failovers {
-                failovers = self.figures.failovers.get();
-                since = None;
-            }
-            // `since` is set again only by an answer, so after a failure the node asks for everything.
-            let known = since
-                .take()
-                .filter(|(_, asked_at)| asked_at.elapsed() < WHOLE_POLL);
-            let horizon = known.as_ref().map(|(horizon, _)| horizon.as_str());
-            let asked = self.ask(CONNECT_LIMIT, self.ask_heads(horizon)).await;
-            match &asked {
-                Ok(heads) => {
-                    if self.hub.note_heads(heads) {
-                        let asked_at = match known {
-                            Some((_, asked_at)) => asked_at,
-                            None => Instant::now(),
-                        };
-                        since = Some((heads.horizon.clone(), asked_at));
-                    } else {
-                        self.hurry();
-                    }
-                    if std::mem::take(&mut has_failed) {
-                        self.hub.returned.notify_one();
-                    }
-                }
-                Err(error) => {
-                    has_failed = true;
-                    *self.hub.last_problem.lock() = Some(error.to_string());
-                }
-            }
-            self.look(asked.is_ok()).await;
+            let is_there = self.poll_once(&mut last).await;
+            self.look(is_there).await;
             was_away = self.log_change(was_away);
             if beaten.is_none_or(|beaten| beaten.elapsed() >= HEARTBEAT) {
                 beaten = Some(Instant::now());
-                self.tend(asked.is_ok()).await;
+                self.tend(is_there).await;
             }
             // A short pause, so that many notifications cause few questions.
             tokio::time::sleep(Duration::from_millis(5)).await;
             let _ = tokio::time::timeout(POLL, self.hub.hurry.notified()).await;
         }
+    }
+
+    /// Asks for the catalogs that have changed since the last poll, or for all. Returns whether the store answered.
+    async fn poll_once(&self, last: &mut LastPoll) -> bool {
+        let failovers = self.figures.failovers.get();
+        // Numbers of transactions mean nothing on another server.
+        if last.failovers != failovers {
+            last.failovers = failovers;
+            last.since = None;
+        }
+        // Set again only by an answer, so after a failure the node asks for all.
+        let since = last.since.take();
+        let since = since.filter(|since| since.asked_for_all.elapsed() < WHOLE_POLL);
+        let horizon = since.as_ref().map(|since| since.horizon.as_str());
+        let heads = match self.ask(CONNECT_LIMIT, self.ask_heads(horizon)).await {
+            Ok(heads) => heads,
+            Err(error) => {
+                last.has_failed = true;
+                *self.hub.last_problem.lock() = Some(error.to_string());
+                return false;
+            }
+        };
+        if self.hub.note_heads(&heads) {
+            last.since = Some(Since {
+                asked_for_all: since.map_or_else(Instant::now, |since| since.asked_for_all),
+                horizon: heads.horizon,
+            });
+        } else {
+            self.hurry();
+        }
+        if std::mem::take(&mut last.has_failed) {
+            self.hub.returned.notify_one();
+        }
+        true
     }
 
     /// Logs that the store went away or is back. Returns whether it is away.
