@@ -536,8 +536,15 @@ fn remove_old_backups(path: &Path) -> Result<(), InstallError> {
     Ok(())
 }
 
+/// The number of the file that was written last beside this path, as its `suffix-NUMBER`; the highest, since
+/// numbers grow and are not taken again.
 fn newest_number(path: &Path, suffix: &str) -> Option<usize> {
-    (1..=MAX_BACKUPS).rfind(|number| numbered(path, suffix, *number).exists())
+    for number in (1..=MAX_BACKUPS).rev() {
+        if numbered(path, suffix, number).exists() {
+            return Some(number);
+        }
+    }
+    None
 }
 
 fn numbered(path: &Path, suffix: &str, number: usize) -> PathBuf {

@@ -56,7 +56,7 @@ impl Connection {
         if !self.has_session() {
             // What the client of this call can do, not what some client can.
             let capabilities = context.capabilities.clone().unwrap_or_default();
-            meta.set_client_capabilities(self.without_private_roots(capabilities));
+            meta.set_client_capabilities(self.capabilities_to_tell(capabilities));
         }
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let times = self.limits.call;

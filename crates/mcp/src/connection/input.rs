@@ -115,7 +115,7 @@ impl Connection {
                 complete => return Ok(complete),
             };
             if context.input.is_repeated {
-                self.check_questions(&mut asked)?;
+                self.prepare_for_client(&mut asked)?;
                 return Ok(Answered::Asked(asked));
             }
             let responses = match asked.input_requests {
@@ -137,18 +137,15 @@ impl Connection {
     ///
     /// # Errors
     /// For a form that asks for a secret, and a question for folders that are not passed on.
-    pub(super) fn check_questions(&self, asked: &mut InputRequiredResult) -> Result<(), CallError> {
-        for request in asked.input_requests.iter_mut().flatten() {
-            match request.1 {
+    pub(super) fn prepare_for_client(
+        &self,
+        asked: &mut InputRequiredResult,
+    ) -> Result<(), CallError> {
+        for (_, request) in asked.input_requests.iter_mut().flatten() {
+            match request {
                 InputRequest::Elicitation(form) => {
                     check_form(&form.params).map_err(|error| refused(&error.message))?;
-                    match &mut form.params {
-                        ElicitRequestParams::FormElicitationParams { message, .. }
-                        | ElicitRequestParams::UrlElicitationParams { message, .. } => {
-                            *message = from_server(&self.server, message);
-                        }
-                        _ => {}
-                    }
+                    self.name_as_asker(&mut form.params);
                 }
                 InputRequest::ListRoots(_) if !self.handler.roots.are_passed() => {
                     return Err(refused(
@@ -161,8 +158,20 @@ impl Connection {
         Ok(())
     }
 
-    /// What a client can do, as the server may know it: some servers open the folders of one client to all.
-    pub(super) fn without_private_roots(
+    /// Names the server in its question, so that the person knows who asks.
+    fn name_as_asker(&self, question: &mut ElicitRequestParams) {
+        match question {
+            ElicitRequestParams::FormElicitationParams { message, .. }
+            | ElicitRequestParams::UrlElicitationParams { message, .. } => {
+                *message = from_server(&self.server, message);
+            }
+            _ => {}
+        }
+    }
+
+    /// What the server is told that a client can do. It is not told of folders that are not passed on, because
+    /// some servers open the folders of one client to all.
+    pub(super) fn capabilities_to_tell(
         &self,
         mut client: ClientCapabilities,
     ) -> ClientCapabilities {

@@ -222,11 +222,9 @@ impl CallsAtWork {
         question: Value,
         call: Option<&RequestId>,
     ) -> Result<Value, ErrorData> {
-        if let Some(properties) = question.pointer("/requestedSchema/properties")
-            && let Some(properties) = properties.as_object()
-            && let Some(field) = properties.keys().find(|field| names_secret(field))
-        {
-            return Err(refused_secret(field));
+        let properties = &question["requestedSchema"]["properties"];
+        if let Some(properties) = properties.as_object() {
+            refuse_secrets(properties.keys())?;
         }
         match self.asked_client(call) {
             Some((client, _open)) => client.elicit_unread(server, question).await,
@@ -306,33 +304,30 @@ impl Drop for OpenQuestion<'_> {
 /// # Errors
 /// If it does.
 pub fn check_form(question: &ElicitRequestParams) -> Result<(), ErrorData> {
-    match secret_in(question) {
-        Some(field) => Err(refused_secret(field)),
-        None => Ok(()),
+    match question {
+        ElicitRequestParams::FormElicitationParams {
+            requested_schema, ..
+        } => refuse_secrets(requested_schema.properties.keys()),
+        _ => Ok(()),
     }
+}
+
+/// Refuses a form with these fields if one of them asks for a secret.
+fn refuse_secrets<'a>(fields: impl IntoIterator<Item = &'a String>) -> Result<(), ErrorData> {
+    for field in fields {
+        if names_secret(field) {
+            let message = format!(
+                "the form asks for the secret {field:?}, which MCP forbids; ask for it with a URL"
+            );
+            return Err(ErrorData::invalid_params(message, None));
+        }
+    }
+    Ok(())
 }
 
 /// A server's message to the person, who must know that it is not this program that asks.
 pub fn from_server(server: &str, message: &str) -> String {
     format!("{server:?} asks: {}", excerpt(message, MESSAGE_CHARS))
-}
-
-fn refused_secret(field: &str) -> ErrorData {
-    let message =
-        format!("the form asks for the secret {field:?}, which MCP forbids; ask for it with a URL");
-    ErrorData::invalid_params(message, None)
-}
-
-/// The field of a form that asks for a secret.
-fn secret_in(question: &ElicitRequestParams) -> Option<&str> {
-    let ElicitRequestParams::FormElicitationParams {
-        requested_schema, ..
-    } = question
-    else {
-        return None;
-    };
-    let mut fields = requested_schema.properties.keys().map(String::as_str);
-    fields.find(|field| names_secret(field))
 }
 
 #[cfg(test)]

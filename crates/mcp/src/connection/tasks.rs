@@ -73,7 +73,7 @@ impl Connection {
             }
         };
         let mut meta = RequestMetaObject::new();
-        meta.set_client_capabilities(self.without_private_roots(client));
+        meta.set_client_capabilities(self.capabilities_to_tell(client));
         let options = PeerRequestOptions::with_timeout(self.limits.call.idle).with_meta(meta);
         let asking = async {
             let sent = self.peer.send_request_with_option(request, options).await?;
