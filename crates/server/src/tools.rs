@@ -345,13 +345,12 @@ pub async fn remove_matching(
         ..Filter::default()
     };
     // A forgotten filter must not delete every tool.
-    let restricts = |filter: &Filter| !filter.servers.is_empty() || filter.reads_content();
-    if !restricts(&filter) {
+    if filter.servers.is_empty() && !filter.reads_content() {
         let message = "the filter is empty; give server, tag, read_only or destructive, or delete the catalog to delete every tool";
         return Err(ApiError::unprocessable("empty_filter", message));
     }
-    let matching = matching(&cpu_pool, &catalog, filter).await?;
-    let written = catalog.writer.try_write(Change::Remove(matching)).await?;
+    let ids = ids_passing(&cpu_pool, &catalog, filter).await?;
+    let written = catalog.writer.try_write(Change::Remove(ids)).await?;
     Ok(Json(DeleteAnswer {
         removed: to_strings(&written.changes.removed),
         generation: written.generation,
@@ -359,7 +358,7 @@ pub async fn remove_matching(
 }
 
 /// The ids of the tools that pass a filter.
-async fn matching(
+async fn ids_passing(
     cpu_pool: &CpuPool,
     catalog: &OpenCatalog,
     filter: Filter,
@@ -368,11 +367,8 @@ async fn matching(
         return pushed.ids_passing(&filter).await;
     }
     let searcher = catalog.searcher();
-    let matching = cpu_pool.run(move || {
-        let ids: Vec<ToolId> = searcher.ids_passing(&filter).cloned().collect();
-        ids
-    });
-    Ok(matching.await?)
+    let passing = move || -> Vec<ToolId> { searcher.ids_passing(&filter).cloned().collect() };
+    Ok(cpu_pool.run(passing).await?)
 }
 
 /// The path of a tool.
