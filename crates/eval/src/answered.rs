@@ -107,8 +107,8 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The answer with these hits, best first.
-    pub fn of(hits: &[&str], relevant: Option<&[String]>, no_match: bool, degraded: bool) -> Self {
+    /// The answer with these hits, best first, and nothing else about it.
+    pub fn of_hits(hits: &[&str], relevant: Option<&[String]>) -> Self {
         let mut ranks = Vec::new();
         for id in relevant.unwrap_or_default() {
             let place = hits.iter().take(DEPTH).position(|hit| hit == id);
@@ -118,11 +118,7 @@ impl Answer {
         Answer {
             hits: stored.map(str::to_owned).collect(),
             ranks,
-            scores: Vec::new(),
-            no_match,
-            degraded,
-            worth: Worth::default(),
-            values: None,
+            ..Answer::default()
         }
     }
 
@@ -140,12 +136,9 @@ impl Answer {
         let scores = results.hits.iter().take(STORED_HITS).map(|hit| hit.score);
         Answer {
             scores: scores.collect(),
-            ..Answer::of(
-                &hits,
-                relevant,
-                results.matched == Match::None,
-                results.degraded.is_some(),
-            )
+            no_match: results.matched == Match::None,
+            degraded: results.degraded.is_some(),
+            ..Answer::of_hits(&hits, relevant)
         }
     }
 
@@ -396,7 +389,7 @@ mod tests {
             source: None,
             answers: answers
                 .iter()
-                .map(|hits| Answer::of(hits, relevant.as_deref(), false, false))
+                .map(|hits| Answer::of_hits(hits, relevant.as_deref()))
                 .collect(),
             relevant,
         }
