@@ -27,7 +27,7 @@ use crate::prompt::Fence;
 use crate::recommend;
 use crate::record::Record;
 use crate::reference::References;
-use crate::run::{Outcome, Run, RunConfig, Step, Work};
+use crate::run::{Outcome, Run, RunConfig, Step, Work, WorkDone};
 use crate::turn_tools::TurnTools;
 use crate::{AgentState, Question, RunningTurn};
 use toolscout_base::clock::millis;
@@ -569,7 +569,10 @@ impl<'a> Turn<'a> {
             }
             found.push(hits);
         }
-        Ok(self.run.tools_answered(found, results))
+        Ok(self.run.tools_answered(WorkDone {
+            searches: found,
+            calls: results,
+        }))
     }
 
     /// Who asks, and in which conversation.

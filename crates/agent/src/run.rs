@@ -143,6 +143,15 @@ pub struct Work {
     pub calls: Vec<Call>,
 }
 
+/// What came of a [`Work`], each list in its order.
+#[derive(Clone, Debug, Default)]
+pub struct WorkDone {
+    /// What the searches found. A missing one found nothing.
+    pub searches: Vec<Found>,
+    /// The results of the calls. A missing one counts as failed.
+    pub calls: Vec<ToolResult>,
+}
+
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -224,6 +233,14 @@ impl Action {
     fn is_work(&self) -> bool {
         matches!(self, Action::Search(_) | Action::Call(..))
     }
+}
+
+/// What came of a call, as its [`Action`] was.
+enum Answered {
+    Search(SearchRequest, Found),
+    Call(Arc<Tool>, ToolResult),
+    Read(Page),
+    Refused(ToolResult),
 }
 
 /// A result's text and its source.
@@ -392,18 +409,13 @@ impl Run {
         self.state = RunState::CallTools(planned);
         if !has_work {
             // Nothing to call: the model gets the results at once.
-            events.extend(self.tools_answered(Vec::new(), Vec::new()));
+            events.extend(self.tools_answered(WorkDone::default()));
         }
         events
     }
 
-    /// Takes the results of the searches and calls, each in the order of the [`Work`]. Missing
-    /// results count as failed.
-    pub fn tools_answered(
-        &mut self,
-        search_results: Vec<Found>,
-        results: Vec<ToolResult>,
-    ) -> Vec<Event> {
+    /// Takes the results of the searches and calls.
+    pub fn tools_answered(&mut self, done: WorkDone) -> Vec<Event> {
         let RunState::CallTools(planned) = &mut self.state else {
             return Vec::new();
         };
@@ -411,51 +423,35 @@ impl Run {
         self.state = RunState::CallModel;
         // The searches of one answer are injected together, and before the results, so that each
         // search's answer can name what was loaded and unloaded.
-        let injection = self.toolbox.inject(&meta_tools::merged(&search_results));
-        let mut events = Vec::new();
-        let (mut search_results, mut results) = (search_results.into_iter(), results.into_iter());
+        let injection = self.toolbox.inject(&meta_tools::merged(&done.searches));
         let mut described = injection.clone();
-        let mut has_called = false;
+        let mut events = Vec::new();
         let mut outputs = Vec::with_capacity(planned.len());
-        for PlannedCall { call, action } in planned {
-            let result = match action {
-                Action::Search(request) => {
-                    let mut found = search_results.next().unwrap_or_default();
-                    self.history.note(&request.queries, &mut found);
-                    events.push(search_event(&call.id, &request, &found));
-                    self.figures.searches += 1;
-                    let style = self.config.style;
-                    let more = self.config.find.as_ref().map(|find| find.more);
-                    let more = more.unwrap_or_default();
-                    let answer = meta_tools::answer(&found, &described, style, more);
+        let mut has_called = false;
+        for (call, answer) in answered(planned, done) {
+            let said = match answer {
+                Answered::Search(request, found) => {
+                    let said = self.search_text(&call.id, &request, found, &described, &mut events);
                     // Only the first answer lists the unloaded tools.
                     described.evicted.clear();
-                    SourcedText {
-                        source: TOOL_SEARCH.into(),
-                        text: answer.to_string(),
-                    }
+                    said
                 }
-                Action::Call(tool, _) => {
+                Answered::Call(tool, result) => {
                     has_called = true;
                     self.toolbox.close_call(&tool.id);
-                    let result = results.next().unwrap_or_else(|| {
-                        ToolResult::error(ErrorCode::Failed, "the call gave no result")
-                    });
                     self.record_step(result.clone());
                     let source = source_of(&tool, &result);
                     self.result_text(&call, source, result, &mut events)
                 }
-                Action::Read(page) => {
-                    events.push(result_event(
-                        &call,
-                        &ToolResult::ok(page.text.clone().into()),
-                    ));
+                Answered::Read(page) => {
+                    let shown = ToolResult::ok(page.text.clone().into());
+                    events.push(result_event(&call, &shown));
                     SourcedText {
                         source: page.source,
                         text: page.text,
                     }
                 }
-                Action::Refused(result) => {
+                Answered::Refused(result) => {
                     self.result_text(&call, OWN_SOURCE.into(), result, &mut events)
                 }
             };
@@ -463,8 +459,8 @@ impl Run {
                 call_id: call.id,
                 name: call.name,
                 arguments: call.arguments,
-                source: result.source,
-                text: result.text,
+                source: said.source,
+                text: said.text,
             });
         }
         if has_called {
@@ -916,6 +912,26 @@ impl Run {
     }
 
     /// The result's text for the model, after its event. A long one is kept to be read on in.
+    fn search_text(
+        &mut self,
+        call_id: &str,
+        request: &SearchRequest,
+        mut found: Found,
+        injection: &Injection,
+        events: &mut Vec<Event>,
+    ) -> SourcedText {
+        self.history.note(&request.queries, &mut found);
+        events.push(search_event(call_id, request, &found));
+        self.figures.searches += 1;
+        let more = self.config.find.as_ref().map(|find| find.more);
+        let more = more.unwrap_or_default();
+        let answer = meta_tools::answer(&found, injection, self.config.style, more);
+        SourcedText {
+            source: TOOL_SEARCH.into(),
+            text: answer.to_string(),
+        }
+    }
+
     fn result_text(
         &mut self,
         call: &ToolCall,
@@ -1048,6 +1064,27 @@ fn work_of(planned: &[PlannedCall], are_plan_steps: bool) -> Work {
         }
     }
     work
+}
+
+/// Each call with what came of it.
+fn answered(planned: Vec<PlannedCall>, done: WorkDone) -> Vec<(ToolCall, Answered)> {
+    let (mut found, mut results) = (done.searches.into_iter(), done.calls.into_iter());
+    let mut all = Vec::with_capacity(planned.len());
+    for PlannedCall { call, action } in planned {
+        let answer = match action {
+            Action::Search(request) => Answered::Search(request, found.next().unwrap_or_default()),
+            Action::Call(tool, _) => {
+                let result = results.next().unwrap_or_else(|| {
+                    ToolResult::error(ErrorCode::Failed, "the call gave no result")
+                });
+                Answered::Call(tool, result)
+            }
+            Action::Read(page) => Answered::Read(page),
+            Action::Refused(result) => Answered::Refused(result),
+        };
+        all.push((call, answer));
+    }
+    all
 }
 
 /// The name and arguments inside a `call_tool` call.

@@ -117,6 +117,22 @@ fn visible(run: &Run) -> Vec<String> {
         .collect()
 }
 
+/// What came of one search.
+fn found_alone(found: Found) -> WorkDone {
+    WorkDone {
+        searches: vec![found],
+        calls: Vec::new(),
+    }
+}
+
+/// What came of one call that succeeded.
+fn result_alone(data: Value) -> WorkDone {
+    WorkDone {
+        searches: Vec::new(),
+        calls: vec![ToolResult::ok(data)],
+    }
+}
+
 /// Answers the work by [`listed_tools`]. Every tool returns its own id.
 fn answer_work(run: &mut Run) -> Vec<Event> {
     let work = work(run);
@@ -130,7 +146,10 @@ fn answer_work(run: &mut Run) -> Vec<Event> {
         .iter()
         .map(|call| ToolResult::ok(call.tool.id.as_str().into()))
         .collect();
-    run.tools_answered(search_results, results)
+    run.tools_answered(WorkDone {
+        searches: search_results,
+        calls: results,
+    })
 }
 
 /// Takes the model's answer and answers the calls in it.
@@ -363,7 +382,10 @@ fn whatever_a_model_calls_every_call_has_one_result_in_order() {
                     .map(|_| ToolResult::ok(1.into()))
                     .take(random(3))
                     .collect();
-                run.tools_answered(search_results, results);
+                run.tools_answered(WorkDone {
+                    searches: search_results,
+                    calls: results,
+                });
             }
             assert_paired(&run.messages(&[]), seed);
         }
@@ -404,7 +426,7 @@ fn missing_results_count_as_failed() {
         ("mail__send", json!({})),
         ("mail__send", json!({})),
     ]));
-    run.tools_answered(Vec::new(), vec![ToolResult::ok(json!("sent"))]);
+    run.tools_answered(result_alone(json!("sent")));
     let results = results(&run);
     assert_eq!(results[1].1, "sent");
     assert!(results[2].1.contains("the call gave no result"));
@@ -452,10 +474,7 @@ fn long_results_are_cut_and_say_so() {
     });
     step(&mut run, select("mail/send"));
     run.model_answered(calls(&[("mail__send", json!({}))]));
-    let events = run.tools_answered(
-        Vec::new(),
-        vec![ToolResult::ok(Value::String("x".repeat(50 << 20)))],
-    );
+    let events = run.tools_answered(result_alone(Value::String("x".repeat(50 << 20))));
     assert!(
         last_result(&run)
             .ends_with("[truncated: 52428800 bytes in all, the first 100 are shown; ask for less]")
@@ -485,7 +504,7 @@ fn a_long_result_is_read_on_with_a_tool_that_comes_with_it() {
     assert!(!has_read_more(&run));
     run.model_answered(calls(&[("mail__send", json!({}))]));
     let long = format!("{}end", "x".repeat(150));
-    run.tools_answered(Vec::new(), vec![ToolResult::ok(Value::String(long))]);
+    run.tools_answered(result_alone(Value::String(long)));
     assert!(has_read_more(&run));
     assert!(last_result(&run).contains("read_more with {\"output\": \"output_1\", \"from\": 100}"));
 
@@ -918,7 +937,7 @@ fn a_stopped_run_gives_open_calls_their_result_and_is_over() {
         (*status, *error_code),
         (Status::Error, Some(ErrorCode::Cancelled))
     );
-    assert!(run.tools_answered(Vec::new(), Vec::new()).is_empty());
+    assert!(run.tools_answered(WorkDone::default()).is_empty());
     assert!(matches!(run.next_step(), Step::Done(Outcome::Failed(_))));
 }
 
@@ -971,13 +990,10 @@ fn failing_searches_are_answers_too() {
         reason: "the index cannot be read".into(),
         nearest: Vec::new(),
     });
-    run.tools_answered(
-        vec![Found {
-            no_match,
-            ..Found::default()
-        }],
-        Vec::new(),
-    );
+    run.tools_answered(found_alone(Found {
+        no_match,
+        ..Found::default()
+    }));
     assert!(last_result(&run).contains("the index cannot be read"));
 }
 
@@ -992,7 +1008,7 @@ fn a_model_that_searches_in_circles_is_told_until_it_calls_a_tool() {
         run.model_answered(search("mail"));
         let mut found = listed_tools().search(&work(run).searches[0]);
         found.matched = Some(Match::Possible);
-        run.tools_answered(vec![found], Vec::new());
+        run.tools_answered(found_alone(found));
         let answer: Value = serde_json::from_str(&last_result(run)).unwrap();
         answer["repeated"].as_str().map(str::to_owned)
     };
