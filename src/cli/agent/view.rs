@@ -13,7 +13,7 @@ use crate::cli::output::colour_wanted;
 use crate::gate::{Answer, Change, Class, Decision};
 use crate::plan::PlannedStep;
 use crate::printable::{self, MARK, Margin, counted, excerpt};
-use crate::session::{Figures, TurnStatus};
+use crate::session::{Figures, Reference, TurnStatus};
 use crate::tools::{Status, text_of};
 
 /// Columns of a terminal that does not report its size.
@@ -198,24 +198,10 @@ fn describe_event(event: &Event) -> Vec<String> {
             hits,
             no_match,
             ..
-        } => {
-            let asked: Vec<&str> = queries.iter().chain(select).map(String::as_str).collect();
-            let found = match no_match {
-                Some(reason) if hits.is_empty() => reason.clone(),
-                _ => names(hits),
-            };
-            vec![format!(
-                "[search] {} -> {}",
-                printable::line(&asked.join(" | ")),
-                printable::line(&found)
-            )]
-        }
+        } => vec![describe_search(queries, select, hits, no_match.as_deref())],
         Event::ToolsInjected { tools, tokens, .. } => {
-            vec![format!(
-                "[loaded] {} ({})",
-                names(tools),
-                counted(*tokens, "token")
-            )]
+            let tokens = counted(*tokens, "token");
+            vec![format!("[loaded] {} ({tokens})", names(tools))]
         }
         Event::ToolsEvicted { tools, .. } => vec![format!("[unloaded] {}", names(tools))],
         Event::ContextCompacted {
@@ -235,34 +221,11 @@ fn describe_event(event: &Event) -> Vec<String> {
         Event::ToolCall {
             name, arguments, ..
         } => {
-            vec![format!(
-                "[call] {} {}",
-                printable::name(name),
-                printable::line(&excerpt(&arguments.to_string(), SHOWN_CHARS))
-            )]
+            let (name, arguments) = (printable::name(name), shown(&arguments.to_string()));
+            vec![format!("[call] {name} {arguments}")]
         }
-        Event::Plan { steps, problems } => {
-            let mut lines: Vec<String> = steps.iter().map(describe_step).collect();
-            for problem in problems {
-                lines.push(format!("[problem] {}", printable::line(problem)));
-            }
-            lines
-        }
-        Event::PlanOutcome { steps } => {
-            let mut lines = Vec::new();
-            for (step, result) in steps {
-                let ok = match result["error_message"] {
-                    Value::Null => "ok ",
-                    _ => "",
-                };
-                lines.push(format!(
-                    "[outcome] {}: {ok}{}",
-                    printable::name(step),
-                    printable::line(&excerpt(&result_text(result), SHOWN_CHARS))
-                ));
-            }
-            lines
-        }
+        Event::Plan { steps, problems } => describe_plan(steps, problems),
+        Event::PlanOutcome { steps } => describe_outcomes(steps),
         // The user gets the whole question, or it is answered at once.
         Event::ApprovalRequired { .. } => Vec::new(),
         // A call that passes as it is needs no line of its own.
@@ -282,9 +245,7 @@ fn describe_event(event: &Event) -> Vec<String> {
             ..
         } => {
             let mut lines = describe_decision(tool.as_str(), *decision, rule, changes, answer);
-            for warning in warnings {
-                lines.push(format!("  warning: {}", printable::line(warning)));
-            }
+            lines.extend(lines_of("  warning: ", warnings));
             lines
         }
         Event::ToolResult {
@@ -294,33 +255,15 @@ fn describe_event(event: &Event) -> Vec<String> {
             took_ms,
             ..
         } => {
-            let label = if *status == Status::Ok {
-                "result"
-            } else {
-                "failed"
+            let label = match status {
+                Status::Ok => "result",
+                _ => "failed",
             };
-            vec![format!(
-                "[{label}] {} ({took_ms} ms) {}",
-                printable::name(name),
-                printable::line(&excerpt(content, SHOWN_CHARS))
-            )]
+            let (name, content) = (printable::name(name), shown(content));
+            vec![format!("[{label}] {name} ({took_ms} ms) {content}")]
         }
-        Event::Reference { content, .. } => {
-            let mut lines = Vec::new();
-            for (index, reference) in content.iter().enumerate() {
-                lines.push(format!(
-                    "[{}] {} {}",
-                    index + 1,
-                    printable::line(&reference.title),
-                    printable::line(&reference.url)
-                ));
-            }
-            lines
-        }
-        Event::Recommend { content, .. } => content
-            .iter()
-            .map(|question| format!("[next] {}", printable::line(question)))
-            .collect(),
+        Event::Reference { content, .. } => describe_references(content),
+        Event::Recommend { content, .. } => lines_of("[next] ", content),
         Event::Error { content } => vec![format!("error: {}", printable::line(content))],
         Event::Done {
             conversation,
@@ -335,6 +278,69 @@ fn describe_event(event: &Event) -> Vec<String> {
             vec![describe_run(conversation, *status, figures)]
         }
     }
+}
+
+/// A line for each text, after a label.
+fn lines_of(label: &str, texts: &[String]) -> Vec<String> {
+    let mut lines = Vec::with_capacity(texts.len());
+    for text in texts {
+        lines.push(format!("{label}{}", printable::line(text)));
+    }
+    lines
+}
+
+/// The beginning of arguments or of a result, in one line.
+fn shown(text: &str) -> String {
+    printable::line(&excerpt(text, SHOWN_CHARS))
+}
+
+fn describe_search(
+    queries: &[String],
+    select: &[String],
+    hits: &[ToolId],
+    no_match: Option<&str>,
+) -> String {
+    let asked = [queries, select].concat().join(" | ");
+    let found = match no_match {
+        Some(reason) if hits.is_empty() => reason.to_owned(),
+        _ => names(hits),
+    };
+    format!(
+        "[search] {} -> {}",
+        printable::line(&asked),
+        printable::line(&found)
+    )
+}
+
+fn describe_plan(steps: &[PlannedStep], problems: &[String]) -> Vec<String> {
+    let mut lines: Vec<String> = steps.iter().map(describe_step).collect();
+    lines.extend(lines_of("[problem] ", problems));
+    lines
+}
+
+fn describe_outcomes(steps: &Map<String, Value>) -> Vec<String> {
+    let mut lines = Vec::with_capacity(steps.len());
+    for (step, result) in steps {
+        let ok = match result["error_message"] {
+            Value::Null => "ok ",
+            _ => "",
+        };
+        let (step, text) = (printable::name(step), shown(&result_text(result)));
+        lines.push(format!("[outcome] {step}: {ok}{text}"));
+    }
+    lines
+}
+
+fn describe_references(references: &[Reference]) -> Vec<String> {
+    let mut lines = Vec::with_capacity(references.len());
+    for (index, reference) in references.iter().enumerate() {
+        let (title, url) = (
+            printable::line(&reference.title),
+            printable::line(&reference.url),
+        );
+        lines.push(format!("[{}] {title} {url}", index + 1));
+    }
+    lines
 }
 
 /// The results of a plan's steps, one after the other.
@@ -363,12 +369,9 @@ fn names(ids: &[ToolId]) -> String {
 
 fn describe_step(step: &PlannedStep) -> String {
     let class = step.class.map_or("unknown", Class::name);
-    let arguments = excerpt(&step.arguments.to_string(), SHOWN_CHARS);
+    let arguments = shown(&step.arguments.to_string());
     let (key, tool) = (printable::name(&step.step), printable::name(&step.tool));
-    format!(
-        "[plan] {key}. {tool} ({class}) {}",
-        printable::line(&arguments)
-    )
+    format!("[plan] {key}. {tool} ({class}) {arguments}")
 }
 
 fn describe_decision(
