@@ -5,60 +5,26 @@ use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use axum::extract::{FromRequestParts, MatchedPath, Request, State};
-use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use tracing::Instrument as _;
-use uuid::Uuid;
 
 use super::App;
 use super::calls;
 use super::error::ApiError;
+use super::request_id::{REQUEST_ID, RequestId};
 use super::unread_body::UnreadBody;
 use super::{mcp, model_routes};
 use toolscout_base::printable::excerpt;
 use toolscout_base::telemetry::traces;
 
-/// The header with the id of a request, in requests and answers.
-pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-
 /// The route of a path that is none.
 const UNMATCHED: &str = "unmatched";
 /// Most characters of such a path in the log.
 const MAX_PATH_CHARS: usize = 200;
-
-/// Longest id accepted from a client; a longer one is replaced.
-const MAX_ID_BYTES: usize = 128;
-
-/// The id of a request in answers and in the log: the client's own if it sent one, else a new one.
-#[derive(Clone, Debug)]
-pub struct RequestId(pub String);
-
-impl RequestId {
-    fn of(headers: &HeaderMap) -> Self {
-        if let Some(given) = headers.get(REQUEST_ID)
-            && let Ok(id) = given.to_str()
-            && (1..=MAX_ID_BYTES).contains(&id.len())
-        {
-            return RequestId(id.to_owned());
-        }
-        RequestId(Uuid::now_v7().to_string())
-    }
-}
-
-impl<S: Sync> FromRequestParts<S> for RequestId {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
-        match parts.extensions.get() {
-            Some(id) => Ok(RequestId::clone(id)),
-            None => Err(ApiError::internal("the envelope layer did not run")),
-        }
-    }
-}
 
 /// The outermost layer.
 pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) -> Response {

@@ -30,6 +30,7 @@ mod extract;
 mod guard;
 mod kept_files;
 mod paging;
+mod request_id;
 mod threads;
 mod key_watch;
 mod settings;
@@ -226,7 +227,7 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
 /// Response headers that pages may read.
 fn exposed_headers() -> Vec<HeaderName> {
     let own = [
-        envelope::REQUEST_ID,
+        request_id::REQUEST_ID,
         agent::CONVERSATION_ID,
         MCP_SESSION_ID,
         header::LOCATION,

@@ -13,10 +13,10 @@ use tracing::{Instrument as _, Span};
 
 use super::App;
 use super::access::{Grant, Reading};
-use super::envelope::RequestId;
 use super::error::{ApiError, ApiResult};
 use super::extract::{Json, QueryString};
 use super::feedback::identity;
+use super::request_id::RequestId;
 use super::served::OpenCatalog;
 use super::tokens::Source;
 use toolscout_base::budget;
