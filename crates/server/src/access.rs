@@ -3,6 +3,10 @@
 //! A handler gets a catalog only through [`Reading`] or [`Writing`], so no route can forget the
 //! check.
 
+pub mod audit;
+pub mod key_watch;
+pub mod profiles;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,11 +20,11 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use toolscout_index::memory::Source;
 
-use super::error::{self, ApiError, ApiResult, store_unavailable};
-use super::extract::Path;
-use super::key_watch::{KeyWatch, RequestKey};
+use self::key_watch::{KeyWatch, RequestKey};
 use super::served::{OpenCatalog, ServedCatalogs};
-use super::threads::blocking;
+use crate::request::error::{self, ApiError, ApiResult, store_unavailable};
+use crate::request::extract::Path;
+use crate::request::threads::blocking;
 use toolscout_base::principal::OwnerScope;
 use toolscout_gate::usage::{Origin, Place};
 use toolscout_state::keys::{Catalogs, Key, KeyError, KeyRefusal, KeyStore, Scope, Scopes};

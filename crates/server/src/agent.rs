@@ -1,6 +1,7 @@
 //! The agent over HTTP: questions, answered as a stream of server-sent events, and stored
 //! conversations.
 
+pub mod approvals;
 mod ag_ui;
 pub mod agents;
 mod conversations;
@@ -20,12 +21,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
+use self::approvals::decision_of;
 use super::App;
 use super::access::{Grant, ProfileGrant};
-use super::approvals::decision_of;
-use super::error::{ApiError, ApiResult, store_unavailable};
-use super::extract::{self, Json, Path, QueryString, RawBody, parse_json};
-use super::profiles::PROFILE;
+use crate::access::profiles::PROFILE;
+use crate::request::error::{ApiError, ApiResult, store_unavailable};
+use crate::request::extract::{self, Json, Path, QueryString, RawBody, parse_json};
 use conversations::{StoredConversation, with_sessions};
 pub use runs::Runs;
 use sse::{Dialect, Format};

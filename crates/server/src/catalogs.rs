@@ -1,6 +1,18 @@
 //! Catalogs: create, list, delete, settings, stats. Keys are limited to catalogs, so a catalog can
 //! be a tenant.
 
+pub mod calls;
+pub mod changes;
+pub mod companions;
+pub mod enrich;
+pub mod memory;
+pub mod servers;
+pub mod stream;
+pub mod tags;
+pub mod texts;
+pub mod tools;
+pub mod words;
+
 use std::ops::Bound;
 
 use axum::extract::State;
@@ -12,11 +24,11 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::access::{Grant, Reading, Writing};
-use super::error::{ApiError, ApiResult, ErrorType};
-use super::extract::{self, Json, Path, QueryString};
-use super::paging;
 use super::served::{Created, OpenCatalog};
-use super::settings::CatalogSettings;
+use crate::request::error::{ApiError, ApiResult, ErrorType};
+use crate::request::extract::{self, Json, Path, QueryString};
+use crate::request::paging;
+use crate::served::settings::CatalogSettings;
 use toolscout_state::shared::PushedStats;
 
 /// A catalog to create.

@@ -1,6 +1,7 @@
 //! The console: a page that shows what is searched and found, and its files, which are part of the
 //! program. Everything that it does goes through the API.
 
+pub mod pages;
 mod accept;
 mod assets;
 
@@ -11,9 +12,8 @@ use axum::routing::get;
 use axum::{Json, Router, middleware};
 use serde_json::{Value, json};
 
-use super::error::ApiError;
-use super::pages;
 use super::state::App;
+use crate::request::error::ApiError;
 use assets::Asset;
 
 /// Stored files are used only after the server has said that they are still the same, so a newer

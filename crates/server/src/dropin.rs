@@ -1,5 +1,6 @@
 //! The APIs of model providers, with tool search in front: chat completions, responses and messages.
 
+pub mod model_routes;
 mod agent;
 mod azure;
 pub mod bedrock;
@@ -21,15 +22,15 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, he
 use axum::response::{IntoResponse, Response};
 
 use self::bodies::HeldBody;
+use self::model_routes::AZURE;
 use super::App;
 use super::access::{Grant, ProfileGrant};
-use super::error::{ApiError, ApiResult};
 use super::mcp::HasOwnErrorBody;
-use super::model_routes::AZURE;
-use super::profiles::PROFILE;
-use super::request_id::RequestId;
 use super::served::ServedSnapshots;
-use super::threads::blocking;
+use crate::access::profiles::PROFILE;
+use crate::request::error::{ApiError, ApiResult};
+use crate::request::id::RequestId;
+use crate::request::threads::blocking;
 use toolscout_agent::Agents;
 use toolscout_dropin::{
     self, API_KEY, AgentQuestion, AnswerBody, Dialect, DropIn, DropInAnswer, DropInRequest,

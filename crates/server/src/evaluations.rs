@@ -1,6 +1,8 @@
 //! Evaluations of a catalog: judged queries are searched for as a task, and the figures are kept
 //! beside the catalog and compared with those of earlier evaluations.
 
+mod kept_files;
+pub mod judgings;
 mod compare;
 mod page;
 mod report;
@@ -21,11 +23,11 @@ use toolscout_index::{Searcher, ToolId};
 
 use super::App;
 use super::access::{Grant, Reading, Writing};
-use super::error::{ApiError, ApiResult};
-use super::extract::{Json, Path, QueryString};
 use super::served::OpenCatalog;
 use super::tasks;
-use super::threads::blocking;
+use crate::request::error::{ApiError, ApiResult};
+use crate::request::extract::{Json, Path, QueryString};
+use crate::request::threads::blocking;
 use compare::Against;
 use files::{Evaluated, EvaluationFiles};
 use run::Plan;

@@ -13,77 +13,48 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;
 
-pub mod shutdown;
 pub mod samples;
 pub mod hints;
-mod connection;
-mod descriptors;
-mod embedders;
-mod limits;
-mod mask;
-mod model_routes;
-mod pages;
-mod unread_body;
-mod wire;
-mod error;
-mod extract;
-mod guard;
-mod kept_files;
-mod paging;
-mod request_id;
-mod threads;
-mod key_watch;
-mod settings;
-mod held;
+mod process;
+mod request;
 mod served;
-mod tokens;
 mod access;
-mod approvals;
-mod audit;
+mod tasks;
 mod catalogs;
-mod changes;
-mod memory;
-mod profiles;
+mod search;
 mod agent;
 mod mcp;
-mod stream;
-mod tags;
-mod tasks;
-mod enrich;
-mod stats;
-mod tools;
-mod calls;
-mod companions;
-mod envelope;
-mod feedback;
-mod openapi;
 mod dropin;
-mod search;
 mod evaluations;
-mod judgings;
-mod servers;
 mod state;
+mod admin;
 mod console;
-mod docs;
-mod keys;
+mod openapi;
+mod layers;
 mod server;
-mod service;
-mod texts;
-mod usage;
-mod words;
 
-pub use descriptors::raise_descriptor_limit;
-pub use embedders::{EmbedderSource, EmbeddersOf};
-pub use enrich::Enriching;
-pub use limits::Limits;
+use access::{audit, key_watch};
+use admin::{keys, service, stats, usage};
+use agent::approvals;
+use catalogs::{calls, changes, companions, enrich, memory, servers, tags, texts, tools, words};
+use evaluations::judgings;
+use layers::{envelope, guard, mask};
+use openapi::docs;
+use search::feedback;
+
+pub use access::profiles::Profiles;
+pub use catalogs::enrich::Enriching;
 pub use mcp::McpServices;
-pub use profiles::Profiles;
+pub use process::descriptors::raise_descriptor_limit;
+pub use process::limits::Limits;
+pub use process::shutdown;
+pub use served::embedders::{EmbedderSource, EmbeddersOf};
+pub use served::tokens::TokenSavings;
 pub use served::{
     COPIES, DefaultSearch, Elsewhere, OpenElsewhere, ServedCatalogs, ShadowedCatalog,
 };
 pub use server::{bind, serve};
 pub use state::{App, AppState, Exposure, Parts};
-pub use tokens::TokenSavings;
 
 /// The header that names an MCP session.
 const MCP_SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -227,7 +198,7 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
 /// Response headers that pages may read.
 fn exposed_headers() -> Vec<HeaderName> {
     let own = [
-        request_id::REQUEST_ID,
+        request::id::REQUEST_ID,
         agent::CONVERSATION_ID,
         MCP_SESSION_ID,
         header::LOCATION,

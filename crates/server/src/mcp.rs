@@ -28,12 +28,12 @@ use toolscout_index::{Changes, Searcher, Tool};
 
 use self::places::{Place, PlaceLimits, Sender, SessionPlaces};
 use super::access::ProfileGrant;
-use super::error::{ApiError, ApiResult};
-use super::extract::Path;
-use super::profiles::OpenProfile;
 use super::served::OpenCatalog;
-use super::threads::blocking;
 use super::{App, Limits, MCP_SESSION_ID};
+use crate::access::profiles::OpenProfile;
+use crate::request::error::{ApiError, ApiResult};
+use crate::request::extract::Path;
+use crate::request::threads::blocking;
 use toolscout_finder::finder::ToolSearch;
 use toolscout_mcp::gateway::{Session, SessionPlace};
 use toolscout_mcp::{CatalogSink, Gateway, Principal};

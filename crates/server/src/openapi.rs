@@ -1,5 +1,6 @@
 //! The OpenAPI document: what the handlers' annotations cannot express is added here.
 
+pub mod docs;
 mod links;
 
 use utoipa::OpenApi;
@@ -12,10 +13,10 @@ use utoipa::openapi::{
     Content, OpenApi as Description, PathItem, Ref, RefOr, Required, ResponseBuilder,
 };
 
-use super::companions;
+use crate::catalogs::companions;
 use toolscout_gate::usage::report::Order;
 
-use super::error::ErrorBody;
+use crate::request::error::ErrorBody;
 use toolscout_agent::Event;
 
 #[derive(OpenApi)]

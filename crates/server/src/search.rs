@@ -1,5 +1,6 @@
 //! Search in a catalog by `POST` and `GET`, and in the default catalog.
 
+pub mod feedback;
 mod wire;
 
 use std::sync::Arc;
@@ -11,14 +12,14 @@ use toolscout_index::formats::{self, Emit};
 use toolscout_index::{Hit, Query, Results, SearchOptions, Searcher, Tool, ToolId};
 use tracing::{Instrument as _, Span};
 
+use self::feedback::identity;
 use super::App;
 use super::access::{Grant, Reading};
-use super::error::{ApiError, ApiResult};
-use super::extract::{Json, QueryString};
-use super::feedback::identity;
-use super::request_id::RequestId;
 use super::served::OpenCatalog;
-use super::tokens::Source;
+use crate::request::error::{ApiError, ApiResult};
+use crate::request::extract::{Json, QueryString};
+use crate::request::id::RequestId;
+use crate::served::tokens::Source;
 use toolscout_base::budget;
 use toolscout_base::telemetry::traces;
 use toolscout_gate::usage::shadow::{ComparedSearch, Shown};

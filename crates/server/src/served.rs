@@ -1,5 +1,9 @@
 //! The catalogs that are served: opened when first requested, each with its writer and settings.
 
+pub mod embedders;
+pub mod held;
+pub mod settings;
+pub mod tokens;
 mod default;
 mod elsewhere;
 mod name_locks;
@@ -31,12 +35,11 @@ use self::open::{CountedBytes, Evicted, OpenCatalogs};
 pub use self::original::ShadowedCatalog;
 pub use self::pushed::{Pushed, ServedSnapshots};
 
+use self::embedders::EmbeddersOf;
+use self::held::HeldTexts;
 use super::Limits;
-use super::embedders::EmbeddersOf;
-use super::error::{ApiError, ApiResult, generation_not_reached, unknown_catalog};
-use super::held::HeldTexts;
-use super::settings;
-use super::threads::blocking;
+use crate::request::error::{ApiError, ApiResult, generation_not_reached, unknown_catalog};
+use crate::request::threads::blocking;
 use toolscout_base::allocator;
 use toolscout_base::embed_cache::{CachedEmbedder, QueryVectors};
 use toolscout_base::telemetry::Metrics;

@@ -1,5 +1,7 @@
 //! Binding the address, and serving until the shutdown.
 
+mod connection;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -8,8 +10,8 @@ use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 
 use super::state::{App, Exposure, Parts};
-use super::{connection, router};
-use crate::shutdown::Shutdown;
+use crate::process::shutdown::Shutdown;
+use crate::router;
 use toolscout_state::keys::{KeyError, KeyStore};
 
 /// Binds the address, unless that would open a server without keys to a network. `keys` opens the

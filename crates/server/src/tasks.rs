@@ -20,10 +20,10 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::access::Grant;
-use super::error::{ApiError, ApiResult, store_unavailable};
-use super::extract::{Json, Path};
-use super::key_watch::Begun;
-use super::wire::{ChangeCounts, ItemError, ItemResult, ToolWarning};
+use crate::access::key_watch::Begun;
+use crate::request::error::{ApiError, ApiResult, store_unavailable};
+use crate::request::extract::{Json, Path};
+use crate::request::wire::{ChangeCounts, ItemError, ItemResult, ToolWarning};
 use toolscout_state::shared::{SharedStore, StoredTask};
 
 /// Most stored tasks. A new one replaces the oldest that has ended.

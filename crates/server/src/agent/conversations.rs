@@ -1,7 +1,7 @@
 //! The stored conversations, and what of them runs on this server or on another node.
 
-use super::super::error::ApiResult;
-use super::super::threads::blocking;
+use crate::request::error::ApiResult;
+use crate::request::threads::blocking;
 use toolscout_agent::Agent;
 use toolscout_base::principal::OwnerScope;
 use toolscout_state::session::{ConversationId, DEFAULT_AGENT, SessionError, Sessions, Turn};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use parking_lot::Mutex;
 
-use crate::error::{ApiError, ApiResult};
+use crate::request::error::{ApiError, ApiResult};
 
 /// The running agent runs, including those whose client has disconnected. Cheap to clone.
 #[derive(Clone)]

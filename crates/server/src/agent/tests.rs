@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 use toolscout_index::{DataDir, Options, Tool};
 
-use crate::shutdown::Shutdown;
+use crate::process::shutdown::Shutdown;
 use crate::{
     DefaultSearch, EmbeddersOf, Enriching, Exposure, Limits, McpServices, Parts, Profiles,
     ServedCatalogs, TokenSavings, serve,

@@ -12,8 +12,8 @@ use utoipa::ToSchema;
 
 use super::AgentAccess;
 use crate::App;
-use crate::error::{ApiError, ApiResult};
-use crate::extract::Json;
+use crate::request::error::{ApiError, ApiResult};
+use crate::request::extract::Json;
 use toolscout_state::keys::{KeyError, random_secret};
 
 /// A random token, valid until the process ends.

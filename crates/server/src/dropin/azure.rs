@@ -4,7 +4,7 @@
 use axum::http::Uri;
 
 use crate::App;
-use crate::model_routes::AZURE;
+use crate::dropin::model_routes::AZURE;
 use toolscout_dropin::{Dialect, Target, Upstream};
 
 /// Where a request of OpenAI's API goes. With Azure as a provider it goes to the path that it came

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 use super::MAX_BODY_BYTES;
 use crate::App;
-use crate::error::{ApiError, ApiResult};
-use crate::extract::RawBody;
+use crate::request::error::{ApiError, ApiResult};
+use crate::request::extract::RawBody;
 
 /// The bytes of one permit.
 const UNIT: u64 = 1024;

@@ -8,9 +8,9 @@ use uuid::Uuid;
 
 use crate::App;
 use crate::access::Grant;
-use crate::calls::TrialDirectory;
-use crate::error::ApiResult;
-use crate::profiles::OpenProfile;
+use crate::access::profiles::OpenProfile;
+use crate::catalogs::calls::TrialDirectory;
+use crate::request::error::ApiResult;
 use crate::served::OpenCatalog;
 use toolscout_agent::AgentConfig;
 use toolscout_dropin::{CalledTool, DropIn, ToolCaller};

@@ -4,8 +4,8 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::has_our_key;
-use crate::error::{ApiError, ApiResult};
-use crate::profiles::PROFILE;
+use crate::access::profiles::PROFILE;
+use crate::request::error::{ApiError, ApiResult};
 use toolscout_base::printable;
 use toolscout_dropin::{CONVERSATION_HEADER, DeferChoice, DropIn, X_GOOG_API_KEY};
 

@@ -14,7 +14,7 @@ use super::{
     with_ignored,
 };
 use crate::App;
-use crate::model_routes::below_base;
+use crate::dropin::model_routes::below_base;
 use toolscout_dropin::{AnswerBody, Dialect, DropInAnswer, PassedRequest, Target, Upstream};
 
 /// A route that passes on, with its entry in the OpenAPI document.

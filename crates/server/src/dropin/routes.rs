@@ -10,7 +10,7 @@ use utoipa_axum::routes;
 
 use super::{MAX_BODY_BYTES, Problem, embeddings, gemini, passed, serves_models};
 use crate::App;
-use crate::model_routes::{self, OTHER_BASES};
+use crate::dropin::model_routes::{self, OTHER_BASES};
 use toolscout_base::printable::excerpt;
 use toolscout_dropin::{Dialect, Failure};
 

@@ -1,8 +1,8 @@
 //! What an evaluation is compared with.
 
-use super::super::error::{ApiError, ApiResult};
 use super::files::{Evaluated, EvaluationFiles};
 use super::wire::{AgainstBody, ArmChange};
+use crate::request::error::{ApiError, ApiResult};
 use toolscout_eval::answered::{Answer, AnsweredQuery, Change, Earlier, change};
 use toolscout_eval::metrics::{Metric, headline};
 

@@ -9,11 +9,11 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::super::error::{ApiError, ApiResult};
-use super::super::kept_files::KeptFiles;
 use super::super::served::OpenCatalog;
 use super::unknown_evaluation;
 use super::wire::{Evaluation, EvaluationSource};
+use crate::evaluations::kept_files::KeptFiles;
+use crate::request::error::{ApiError, ApiResult};
 use toolscout_eval::Report;
 use toolscout_eval::answered::AnsweredQuery;
 use toolscout_eval::reported::answered;

@@ -2,11 +2,11 @@
 
 use std::cmp::Ordering;
 
-use super::super::error::{ApiError, ApiResult};
-use super::super::paging;
 use super::compare::{Against, main_metric};
 use super::files::Evaluated;
 use super::wire::{AnswerBefore, QueriesParams, QueryAnswer, QueryPage, QueryRow, QuerySort};
+use crate::request::error::{ApiError, ApiResult};
+use crate::request::paging;
 use toolscout_eval::answered::{Answer, AnsweredQuery};
 use toolscout_eval::metrics::Metric;
 

@@ -3,10 +3,10 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 
-use super::super::error::{ApiError, ApiResult};
 use super::compare::metrics;
 use super::files::Evaluated;
 use super::wire::latency;
+use crate::request::error::{ApiError, ApiResult};
 use toolscout_base::known_secrets;
 use toolscout_eval::dataset::LeftOut;
 use toolscout_eval::reported::{AnsweredArm, report_of};

@@ -9,12 +9,12 @@ use toolscout_index::{Results, Searcher, Timings, Tool};
 use uuid::Uuid;
 
 use super::super::App;
-use super::super::error::{ApiError, ApiResult, unknown_catalog};
 use super::super::served::OpenCatalog;
 use super::super::tasks::Task;
-use super::super::threads::blocking;
 use super::files::Evaluated;
 use super::wire::{ArmFigures, ArmSettings, Evaluation, EvaluationSource, QueryCounts, stages};
+use crate::request::error::{ApiError, ApiResult, unknown_catalog};
+use crate::request::threads::blocking;
 use toolscout_base::clock::unix_ms;
 use toolscout_eval::EvalSet;
 use toolscout_eval::answered::{Answer, AnsweredQuery, figures, fingerprint};

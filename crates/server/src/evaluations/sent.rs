@@ -7,12 +7,12 @@ use serde::Deserialize;
 use toolscout_index::{Tool, ToolId};
 use uuid::Uuid;
 
-use super::super::error::{ApiError, ApiResult};
 use super::super::served::OpenCatalog;
 use super::files::Evaluated;
 use super::run::counts;
 use super::wire::{ArmFigures, Evaluation, EvaluationSource, SentParams, SentReport, stages};
 use super::{MAX_QUERIES, check_name};
+use crate::request::error::{ApiError, ApiResult};
 use toolscout_base::clock::unix_ms;
 use toolscout_eval::answered::{AnsweredQuery, figures, fingerprint};
 use toolscout_eval::metrics::{Metric, headline};

@@ -5,9 +5,9 @@ use toolscout_index::query::MAX_K;
 use toolscout_index::{Fusion, Mode};
 use utoipa::{IntoParams, ToSchema};
 
-use super::super::error::{ApiError, ApiResult};
-use super::super::extract;
 use super::super::search::{self, SearchFilter, SearchRequest};
+use crate::request::error::{ApiError, ApiResult};
+use crate::request::extract;
 use toolscout_eval::answered;
 use toolscout_eval::arms::IN_USE;
 use toolscout_eval::latency::{Latency, Percentiles};

@@ -9,8 +9,8 @@ use axum::response::{IntoResponse, Response};
 use futures_util::TryStreamExt;
 use serde_json::{Value, json};
 
-use crate::error::ApiError;
-use crate::extract::broken_body;
+use crate::request::error::ApiError;
+use crate::request::extract::broken_body;
 
 /// The header with the version of the protocol, of every request after the handshake.
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");

@@ -8,9 +8,9 @@ use toolscout_index::formats::Emit;
 use toolscout_index::{Filter, Fusion, Hit, Kind, Match, Mode, Searcher, ToolId, Variant, formats};
 use utoipa::{IntoParams, ToSchema};
 
-use super::super::extract;
-use super::super::wire::other_kind;
 use crate::hints;
+use crate::request::extract;
+use crate::request::wire::other_kind;
 use toolscout_base::budget::Fitted;
 use toolscout_models as models;
 

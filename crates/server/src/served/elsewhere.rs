@@ -10,9 +10,9 @@ use toolscout_index::{Error, Searcher, Weights};
 use toolscout_state::catalog_writer::{CatalogStore, Change, LocalStore, WriteError, Written};
 use toolscout_state::shared::{PushedTools, StoreError};
 
-use super::super::error::{ApiError, ApiResult};
-use super::super::settings;
 use super::{NotOpened, OpenCatalog, Opener};
+use crate::request::error::{ApiError, ApiResult};
+use crate::served::settings;
 
 /// Opens the tools of the catalog of this name, whose fields have these weights.
 pub type OpenElsewhere =

@@ -9,8 +9,8 @@ use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 use toolscout_index::{Filter, Query, Searcher, Tool, ToolId};
 
-use super::super::error::{ApiResult, elsewhere_refused, pushed_down_unavailable};
 use super::OpenCatalog;
+use crate::request::error::{ApiResult, elsewhere_refused, pushed_down_unavailable};
 use toolscout_base::clock::unix_ms;
 use toolscout_base::cpu_pool::CpuPool;
 use toolscout_finder::enrich;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use toolscout_index::{Catalog, Error, Followed, Summary};
 
-use super::super::error::{store_unavailable, unknown_catalog};
 use super::{Created, NotOpened, OpenCatalog, Opener, Shared, too_many};
+use crate::request::error::{store_unavailable, unknown_catalog};
 use toolscout_state::catalog_writer::WriteError;
 use toolscout_state::shared::{CreatedCatalog, SharedStore, StoreError, StoredCatalog};
 
