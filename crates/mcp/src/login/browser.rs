@@ -70,24 +70,10 @@ pub async fn begin(
     } else {
         scopes
     };
-    let mut scopes = asked.to_vec();
-    if !scopes.is_empty() {
-        // A server that lacks a scope names that one alone. Without those of the login before, the next
-        // request would lack another one.
-        let before = file.read().ok().flatten();
-        let mut kept = Vec::new();
-        for scope in before.iter().flat_map(Login::scopes) {
-            if !scopes.contains(scope) {
-                kept.push(scope.clone());
-            }
-        }
-        scopes.extend(kept);
-    }
-    if scopes.is_empty() {
-        scopes = manager.select_initial_scopes(&[]).await;
-    } else if offers_offline_access && !scopes.iter().any(|scope| scope == OFFLINE_ACCESS) {
-        scopes.push(OFFLINE_ACCESS.to_owned());
-    }
+    let scopes = match asked {
+        [] => manager.select_initial_scopes(&[]).await,
+        asked => with_kept_scopes(asked, &file, offers_offline_access),
+    };
     let names: Vec<&str> = scopes.iter().map(String::as_str).collect();
     let config = match &settings.client_id {
         Some(id) => configured(id, settings, &redirect_uri),
@@ -126,6 +112,27 @@ pub async fn begin(
         listener,
         file,
     })
+}
+
+/// The scopes that are asked for, and those of the login before.
+fn with_kept_scopes(
+    asked: &[String],
+    file: &LoginFile,
+    offers_offline_access: bool,
+) -> Vec<String> {
+    let mut scopes = asked.to_vec();
+    // A server that lacks a scope names that one alone. Without those of the login before, the next request would
+    // lack another one.
+    let before = file.read().ok().flatten();
+    for scope in before.iter().flat_map(Login::scopes) {
+        if !asked.contains(scope) {
+            scopes.push(scope.clone());
+        }
+    }
+    if offers_offline_access && !scopes.iter().any(|scope| scope == OFFLINE_ACCESS) {
+        scopes.push(OFFLINE_ACCESS.to_owned());
+    }
+    scopes
 }
 
 fn configured(id: &str, settings: &OAuthSettings, redirect_uri: &str) -> OAuthClientConfig {
