@@ -227,6 +227,25 @@ pub struct SearchOptions {
     pub fold_duplicates: Option<bool>,
 }
 
+/// The [`SearchOptions`] among the fields of a value of another type, which has one for each under the same
+/// name, such as the arguments of a command or the body of a request. So an option that is added must be added
+/// there, or the program does not compile.
+#[macro_export]
+macro_rules! search_options_of {
+    ($from:expr) => {
+        $crate::SearchOptions {
+            k: $from.k,
+            mode: $from.mode,
+            fusion: $from.fusion,
+            dense_weight: $from.dense_weight,
+            min_score: $from.min_score,
+            min_confidence: $from.min_confidence,
+            companions: $from.companions,
+            fold_duplicates: $from.fold_duplicates,
+        }
+    };
+}
+
 impl SearchOptions {
     /// These options, with absent ones from `other`.
     pub fn or(self, other: SearchOptions) -> Self {

@@ -1,6 +1,6 @@
 //! The flags of search options, shared by several verbs.
 
-use toolscout_index::{Fusion, Mode, SearchOptions};
+use toolscout_index::{Fusion, Mode, SearchOptions, search_options_of};
 
 /// Options of a search. Without a flag the configuration file counts, then the settings of the
 /// catalog, then the value in brackets.
@@ -41,15 +41,6 @@ pub struct SearchOptionArgs {
 impl SearchOptionArgs {
     /// The engine's options.
     pub fn options(&self) -> SearchOptions {
-        SearchOptions {
-            k: self.k,
-            mode: self.mode,
-            fusion: self.fusion,
-            dense_weight: self.dense_weight,
-            min_score: self.min_score,
-            min_confidence: self.min_confidence,
-            companions: self.companions,
-            fold_duplicates: self.fold_duplicates,
-        }
+        search_options_of!(self)
     }
 }

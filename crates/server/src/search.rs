@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use axum::extract::State;
 use serde_json::{Value, json};
 use toolscout_index::formats::{self, Emit};
-use toolscout_index::{Hit, Query, Results, SearchOptions, Searcher, Tool, ToolId};
+use toolscout_index::{Hit, Query, Results, Searcher, Tool, ToolId, search_options_of};
 use tracing::{Instrument as _, Span};
 
 use self::feedback::identity;
@@ -280,16 +280,7 @@ impl PreparedSearch {
 /// # Errors
 /// 422 for a value out of its range.
 pub fn query_of(request: SearchRequest) -> ApiResult<Query> {
-    let options = SearchOptions {
-        k: request.k,
-        mode: request.mode,
-        fusion: request.fusion,
-        dense_weight: request.dense_weight,
-        min_score: request.min_score,
-        min_confidence: request.min_confidence,
-        companions: request.companions,
-        fold_duplicates: request.fold_duplicates,
-    };
+    let options = search_options_of!(request);
     // `matched_queries` of the hits are positions in this order.
     let texts = request.query.into_iter().chain(request.queries);
     let mut query = Query::any_of(texts)

@@ -1,7 +1,7 @@
 //! The settings of a catalog in the API.
 
 use serde::{Deserialize, Serialize};
-use toolscout_index::{Catalog, Error, Fusion, Mode, SearchOptions, Settings};
+use toolscout_index::{Catalog, Error, Fusion, Mode, SearchOptions, Settings, search_options_of};
 use utoipa::ToSchema;
 
 use toolscout_state::catalog_writer::Change;
@@ -64,16 +64,7 @@ impl CatalogSettings {
     }
 
     fn search_options(&self) -> SearchOptions {
-        SearchOptions {
-            k: self.k,
-            mode: self.mode,
-            fusion: self.fusion,
-            dense_weight: self.dense_weight,
-            min_score: self.min_score,
-            min_confidence: self.min_confidence,
-            companions: self.companions,
-            fold_duplicates: self.fold_duplicates,
-        }
+        search_options_of!(self)
     }
 }
 
