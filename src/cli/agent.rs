@@ -152,15 +152,7 @@ impl Args {
         })?;
         let agent = agents.default_agent().clone();
         let tools = profile.map(|profile| question_tools(profile, &catalog, &gate));
-        let conversation = match self.conversation {
-            Some(id) => {
-                let conversation = ConversationId::new(id)?;
-                // Conversations of earlier versions have no owner.
-                agent.sessions().adopt(&conversation, &user())?;
-                conversation
-            }
-            None => ConversationId::fresh(),
-        };
+        let conversation = conversation(self.conversation, &agent)?;
         let question = match self.words.as_slice() {
             [] => None,
             words => Some(words.join(" ")),
@@ -213,6 +205,17 @@ impl Args {
         runtime.shutdown_background();
         outcome
     }
+}
+
+/// The conversation with this id, or a new one.
+fn conversation(id: Option<String>, agent: &Agent) -> Result<ConversationId> {
+    let Some(id) = id else {
+        return Ok(ConversationId::fresh());
+    };
+    let conversation = ConversationId::new(id)?;
+    // Conversations of earlier versions have no owner.
+    agent.sessions().adopt(&conversation, &user())?;
+    Ok(conversation)
 }
 
 impl AgentArgs {

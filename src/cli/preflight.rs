@@ -166,33 +166,13 @@ impl Args {
         for id in &required {
             tools.push(found.required(id, &config, &servers));
         }
-        let lines = servers.iter().chain(&tools);
-        let worst = lines.map(|line| line.state).min().unwrap_or(State::Ready);
         if self.write_lock
             && let Some(path) = &self.lock
             && servers.iter().all(|line| line.tools.is_some())
         {
             found.lock.write(path)?;
         }
-        let code = worst.exit_code();
-        if context.printer.is_json() {
-            context.printer.json(&json!({
-                "ready": code == 0, "exit_code": code, "servers": servers, "required": tools,
-                "took_ms": millis(started.elapsed()),
-            }))?;
-        } else {
-            for line in servers.iter().chain(&tools) {
-                let name = printable::name(&line.name);
-                let detail = printable::line(&line.detail);
-                context
-                    .printer
-                    .text(format_args!("{} {name}: {detail}", line.state.name()))?;
-            }
-        }
-        Ok(match code {
-            0 => Outcome::Success,
-            code => Outcome::Coded(code),
-        })
+        print(context, &servers, &tools, started.elapsed())
     }
 
     fn required(&self) -> Result<Vec<ToolId>> {
@@ -266,6 +246,36 @@ impl Args {
             ..Line::new(&server.name, state, detail)
         }
     }
+}
+
+/// Prints a line for each server and each required tool. The worst of them is the outcome.
+fn print(
+    context: &Context,
+    servers: &[Line],
+    required: &[Line],
+    took: Duration,
+) -> Result<Outcome> {
+    let lines = || servers.iter().chain(required);
+    let worst = lines().map(|line| line.state).min();
+    let code = worst.unwrap_or(State::Ready).exit_code();
+    if context.printer.is_json() {
+        context.printer.json(&json!({
+            "ready": code == 0, "exit_code": code, "servers": servers, "required": required,
+            "took_ms": millis(took),
+        }))?;
+    } else {
+        for line in lines() {
+            let name = printable::name(&line.name);
+            let detail = printable::line(&line.detail);
+            context
+                .printer
+                .text(format_args!("{} {name}: {detail}", line.state.name()))?;
+        }
+    }
+    Ok(match code {
+        0 => Outcome::Success,
+        code => Outcome::Coded(code),
+    })
 }
 
 /// What the catalog has approved of the tools of a server.

@@ -63,21 +63,16 @@ pub fn sync(
     let mut report = ServersReport::default();
     let mut approvals = Vec::new();
     for (server, offer) in servers.iter().zip(offers) {
-        let name = &server.name;
-        let offer = match offer {
-            Ok(offer) => offer,
-            Err(error) => {
-                report.add_failure(context, name, &error.to_string());
-                continue;
-            }
-        };
         // One server that fails does not keep the others from being written.
-        match import(server, offer, config, catalog.as_ref(), writer.as_mut()) {
+        let imported = offer
+            .map_err(anyhow::Error::msg)
+            .and_then(|offer| import(server, offer, config, catalog.as_ref(), writer.as_mut()));
+        match imported {
             Ok((synced, approval)) => {
-                approvals.push((name, approval));
+                approvals.push((&server.name, approval));
                 report.add(context, &synced)?;
             }
-            Err(error) => report.add_failure(context, name, &format!("{error:#}")),
+            Err(error) => report.add_failure(context, &server.name, &format!("{error:#}")),
         }
     }
     let took_s = fetched.as_secs_f64();
