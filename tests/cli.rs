@@ -14,6 +14,8 @@ mod cli {
     pub mod endpoint;
     pub mod enrich;
     pub mod enrich_at_once;
+    #[path = "../support/enriching.rs"]
+    pub mod enriching;
     pub mod eval;
     pub mod eval_judgements;
     pub mod eval_report;

@@ -5,6 +5,8 @@ mod store {
     pub mod ports;
     pub mod postgres;
     pub mod node;
+    #[path = "../support/enriching.rs"]
+    pub mod enriching;
 
     pub mod audit;
     pub mod conformance;

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::embed::interrupted;
+use super::enriching::reply;
 use super::run::{Ended, World, four_tools, run_with_hashing as run, text, tool};
 
 /// A world of four tools, embedded.
@@ -27,10 +28,6 @@ fn enrich(world: &World, answers: &[Value], more: &[&str]) -> Ended {
     }
     args.extend(more);
     run(world, &args)
-}
-
-fn reply(answer: &str) -> Value {
-    json!({ "reply": { "text": answer, "usage": { "input": 100, "output": 20 } } })
 }
 
 /// Usable answers for so many tools.

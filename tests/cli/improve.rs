@@ -5,31 +5,12 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 use toolscout::enrich::DEFAULT_BATCH;
 
+use super::enriching::{self, TOOLS, definitions, judged_queries};
 use super::run::World;
-
-/// Names that say nothing, and what people call the tools.
-const TOOLS: [(&str, &str); 12] = [
-    ("qx1", "weather forecast for a city"),
-    ("qx2", "book a flight"),
-    ("qx3", "translate a sentence"),
-    ("qx4", "play some music"),
-    ("qx5", "order a pizza"),
-    ("qx6", "transfer money to a friend"),
-    ("qx7", "resize a picture"),
-    ("qx8", "find a doctor nearby"),
-    ("qx9", "reserve a table at a restaurant"),
-    ("qy1", "open the garage door"),
-    ("qy2", "renew my passport"),
-    ("qy3", "water the garden"),
-];
 
 /// A catalog of tools that only texts tell apart.
 fn world() -> World {
-    let tools: Vec<Value> = TOOLS
-        .iter()
-        .map(|(name, _)| json!({"server": "s", "name": name, "description": "Runs a job."}))
-        .collect();
-    World::with_tools(&tools)
+    World::with_tools(&definitions())
 }
 
 /// Queries for one tool, of which each has these words.
@@ -56,35 +37,13 @@ fn change<'a>(improved: &'a Value, kind: &str) -> (&'a Value, &'a Value) {
 
 /// Two queries for each tool.
 fn queries(world: &World) -> PathBuf {
-    let mut lines = String::new();
-    for (name, meaning) in TOOLS {
-        for (number, text) in [format!("please {meaning}"), format!("{meaning} today")]
-            .iter()
-            .enumerate()
-        {
-            let id = format!("{name}-{number}");
-            lines += &format!(
-                "{}\n",
-                json!({"id": id, "query": text, "relevant": [format!("s/{name}")]})
-            );
-        }
-    }
-    world.file("judged.jsonl", &lines)
+    world.file("judged.jsonl", judged_queries())
 }
 
 /// An answer to `enrich --ask` that says what each tool does.
 fn texts(world: &World) -> PathBuf {
     let questions = world.ok(&["enrich", "--ask", "-"]);
-    let mut lines = String::new();
-    for question in questions.lines().filter(|line| line.starts_with('{')) {
-        let question: Value = serde_json::from_str(question).unwrap();
-        let name = question["id"].as_str().unwrap().trim_start_matches("s/");
-        if let Some((_, meaning)) = TOOLS.iter().find(|(tool, _)| *tool == name) {
-            let answer = json!({"id": question["id"], "definition": question["definition"], "texts": [meaning]});
-            lines += &format!("{answer}\n");
-        }
-    }
-    world.file("texts.jsonl", &lines)
+    world.file("texts.jsonl", enriching::texts(&questions))
 }
 
 fn first(world: &World, query: &str) -> Value {

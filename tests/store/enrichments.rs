@@ -11,6 +11,7 @@ use toolscout::config::StoreSettings;
 use toolscout::store::{Existing, PostgresStore};
 use toolscout_index::{DataDir, Options, Settings, ToolId};
 
+use super::enriching::reply;
 use super::node::{Node, PATIENCE, ids, run, tool};
 use super::postgres::{Postgres, fixture};
 
@@ -56,8 +57,7 @@ impl World {
     fn enrich(&self) -> Value {
         let answer = |number| {
             let text = format!(r#"["{REQUEST} {number}", "once more {number}"]"#);
-            json!({ "reply": { "text": text, "usage": { "input": 100, "output": 20 } } })
-                .to_string()
+            reply(&text).to_string()
         };
         let script = self.folder.path().join("script.jsonl");
         let answers: Vec<String> = (1..=3).map(answer).collect();

@@ -2,24 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::enriching::{definitions, judged_queries, texts};
 use super::node::{Node, run};
 use super::postgres::Postgres;
-
-/// Names that say nothing, and what people call the tools.
-const TOOLS: [(&str, &str); 12] = [
-    ("qx1", "weather forecast for a city"),
-    ("qx2", "book a flight"),
-    ("qx3", "translate a sentence"),
-    ("qx4", "play some music"),
-    ("qx5", "order a pizza"),
-    ("qx6", "transfer money to a friend"),
-    ("qx7", "resize a picture"),
-    ("qx8", "find a doctor nearby"),
-    ("qx9", "reserve a table at a restaurant"),
-    ("qy1", "open the garage door"),
-    ("qy2", "renew my passport"),
-    ("qy3", "water the garden"),
-];
 
 #[test]
 #[ignore = "needs PostgreSQL: scripts/postgres.sh"]
@@ -27,11 +12,7 @@ fn a_change_is_made_listed_and_taken_back_in_the_store() {
     let postgres = Postgres::start();
     let folder = tempfile::tempdir().unwrap();
     let node = Node::start(&postgres, folder.path());
-    let tools: Vec<Value> = TOOLS
-        .iter()
-        .map(|(name, _)| json!({"server": "s", "name": name, "description": "Runs a job."}))
-        .collect();
-    node.write("default", &tools);
+    node.write("default", &definitions());
     // No data directory is needed beside the store.
     let elsewhere = tempfile::tempdir().unwrap();
     let address = postgres.address();
@@ -42,31 +23,16 @@ fn a_change_is_made_listed_and_taken_back_in_the_store() {
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         (printed, error, output.status.code())
     };
-    let (asked, error, _) = program(&["enrich", "--ask", "-"]);
-    let (mut texts, mut queries) = (String::new(), String::new());
-    for question in asked.lines().filter(|line| line.starts_with('{')) {
-        let question: Value = serde_json::from_str(question).expect(&error);
-        let name = question["id"].as_str().unwrap().trim_start_matches("s/");
-        if let Some((_, meaning)) = TOOLS.iter().find(|(tool, _)| *tool == name) {
-            let (id, definition) = (&question["id"], &question["definition"]);
-            let answer = json!({ "id": id, "definition": definition, "texts": [meaning] });
-            texts += &format!("{answer}\n");
-            for (number, query) in [format!("please {meaning}"), format!("{meaning} today")]
-                .into_iter()
-                .enumerate()
-            {
-                let query_id = format!("{name}-{number}");
-                let line = json!({ "id": query_id, "query": query, "relevant": [id] });
-                queries += &format!("{line}\n");
-            }
-        }
-    }
+    let (asked, _, _) = program(&["enrich", "--ask", "-"]);
     let file = |name: &str, text: &str| {
         let path = elsewhere.path().join(name);
         std::fs::write(&path, text).unwrap();
         path.display().to_string()
     };
-    let (queries, texts) = (file("queries.jsonl", &queries), file("texts.jsonl", &texts));
+    let (queries, texts) = (
+        file("queries.jsonl", &judged_queries()),
+        file("texts.jsonl", &texts(&asked)),
+    );
     let improve = ["improve", "--queries", &queries, "--texts", &texts];
 
     let generation = || node.get("/v1/catalogs/default").body["generation"].clone();

@@ -9,6 +9,7 @@ use toolscout::catalog_writer::Change;
 use toolscout_index::query::Mode;
 use toolscout_index::{Enrichment, Query, Tool, ToolId};
 
+use super::enriching::reply;
 use super::node::{Node, ids, scores, tool};
 use super::nodes::Cluster;
 use super::push_down::{
@@ -164,8 +165,7 @@ fn a_servers_model_writes_texts_for_a_catalog_that_is_pushed_down() {
     let cluster = Cluster::new();
     let script = tempfile::NamedTempFile::new().unwrap();
     let text = r#"{"1": ["polish the silver"], "2": ["water the plants"]}"#;
-    let answer = json!({ "reply": { "text": text, "usage": { "input": 100, "output": 20 } } });
-    std::fs::write(script.path(), answer.to_string()).unwrap();
+    std::fs::write(script.path(), reply(text).to_string()).unwrap();
     let address = cluster.postgres.address();
     let model = format!("script:{}", script.path().display());
     let common = [
