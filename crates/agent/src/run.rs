@@ -6,45 +6,39 @@
 //! Every call of the model gets exactly one result, in call order and under its id, even if the
 //! call is refused, fails or is cancelled.
 
+mod calls;
 mod plan;
+mod prompts;
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde_json::Value;
 use toolscout_index::Tool;
 
 use crate::announce;
 use crate::context::{Context, DEFAULT_CONTEXT_TOKENS, Output, ResultForm};
-use crate::event::{CompactionReason, Event, EvictionReason, InjectedTool, ToolBudget};
+use crate::event::{Event, EvictionReason, InjectedTool, ToolBudget};
 use crate::prompt::{self, Fence};
 use toolscout_base::config::ResultFormat;
 use toolscout_base::printable::{counted, excerpt};
 use toolscout_finder::finder::SearchHistory;
 use toolscout_finder::finder::meta_tools::{self, FindConfig, Style};
-use toolscout_finder::finder::model_names::{self, CALL_TOOL, TOOL_SEARCH};
+use toolscout_finder::finder::model_names::{self, TOOL_SEARCH};
 use toolscout_finder::finder::search::{Found, SearchRequest};
-use toolscout_finder::finder::toolbox::{Injection, TokenCounter, Toolbox, spec_tokens};
+use toolscout_finder::finder::toolbox::{Injection, TokenCounter, Toolbox};
 use toolscout_gate::gate::{Call, Caller, Gate};
-use toolscout_gate::llm::calls::MAX_ARGUMENT_BYTES;
 use toolscout_gate::llm::calls::RawCall;
 use toolscout_gate::llm::reply::Reply;
-use toolscout_gate::llm::{ChatRequest, Message, Purpose, ToolCall, ToolChoice, ToolSpec, Usage};
+use toolscout_gate::llm::{ChatRequest, Message, ToolCall};
 use toolscout_gate::plan::{Execution, OnInvalidStep};
-use toolscout_gate::tools::arguments;
-use toolscout_gate::tools::long_results::{LongResults, LongText, Page, READ_MORE, read_more_spec};
+use toolscout_gate::tools::long_results::{LongResults, LongText, Page};
 use toolscout_gate::tools::{Arguments, ErrorCode, ToolResult};
 use toolscout_state::session::Figures;
 
 /// Characters of a result in an event; the model gets more.
 const PREVIEW_CHARS: usize = 2_000;
-/// Similar names suggested for an unknown name.
-const MAX_NEAREST: usize = 5;
 /// Unloaded tools that the model is reminded of when a turn begins.
 const MAX_MISSED: usize = 10;
-/// The share of the limit in percent that a compacted prompt has, so that the next rounds fit too.
-const COMPACTED_PERCENT: usize = 70;
 
 /// How the model calls tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -237,7 +231,7 @@ impl Action {
 
 /// What came of a call, as its [`Action`] was.
 enum Answered {
-    Search(SearchRequest, Found),
+    Search(SearchRequest, Box<Found>),
     Call(Arc<Tool>, ToolResult),
     Read(Page),
     Refused(ToolResult),
@@ -251,9 +245,6 @@ struct SourcedText {
 
 /// The source of messages that this program writes itself.
 const OWN_SOURCE: &str = "toolscout";
-
-/// Why a call is not made, with a message for the model.
-type CallError = (ErrorCode, String);
 
 impl Run {
     /// Starts a run and a turn of its toolbox. The model is reminded of tools that it called in
@@ -308,72 +299,6 @@ impl Run {
             }
             RunState::Ended(outcome) => Step::Done(outcome.clone()),
         }
-    }
-
-    /// Makes the next prompt fit into the limit of tokens, where the model is called next.
-    pub fn fit_context(&mut self) -> Option<Event> {
-        if !matches!(self.state, RunState::CallModel) {
-            return None;
-        }
-        let (before, fixed) = self.prompt_tokens();
-        let limit = self.config.context_tokens;
-        if before <= limit {
-            return None;
-        }
-        // Less than the limit, since each compaction changes the beginning of the prompt.
-        let goal = limit / 100 * COMPACTED_PERCENT;
-        self.compact(CompactionReason::Limit, before, goal.saturating_sub(fixed))
-    }
-
-    /// Makes a prompt shorter that the provider refused as too long. `limit` is how many tokens it
-    /// takes, if it says so. `None` if the prompt was refused before in this round, or cannot be
-    /// made shorter: then the refusal is the end of the run.
-    pub fn context_refused(&mut self, limit: Option<usize>) -> Option<Event> {
-        if !matches!(self.state, RunState::CallModel) || self.refused_in == Some(self.round) {
-            return None;
-        }
-        self.refused_in = Some(self.round);
-        let (before, fixed) = self.prompt_tokens();
-        // A provider counts differently, and takes the answer's tokens from the same context.
-        let goal = limit.map_or(before / 2, |limit| limit / 100 * COMPACTED_PERCENT);
-        // The next prompts of this run keep to it too.
-        self.config.context_tokens = self.config.context_tokens.min(goal);
-        self.compact(
-            CompactionReason::Refused,
-            before,
-            goal.saturating_sub(fixed),
-        )
-    }
-
-    fn compact(
-        &mut self,
-        reason: CompactionReason,
-        tokens_before: usize,
-        max_tokens: usize,
-    ) -> Option<Event> {
-        if !self.context.compact(max_tokens) {
-            return None;
-        }
-        let (tokens, _) = self.prompt_tokens();
-        Some(Event::ContextCompacted {
-            reason,
-            tokens_before,
-            tokens,
-            limit: self.config.context_tokens,
-        })
-    }
-
-    /// Tokens of the next prompt, and those of its system prompt and tools.
-    fn prompt_tokens(&self) -> (usize, usize) {
-        let specs = self.visible_specs();
-        let system = (self.count)(&self.system_prompt(&specs));
-        let tools = match self.config.protocol {
-            Protocol::Native => self.tool_tokens(),
-            // They are part of the system prompt.
-            Protocol::Manual | Protocol::Plan => 0,
-        };
-        let fixed = system + tools;
-        (fixed + self.context.tokens(), fixed)
     }
 
     /// Takes the model's answer.
@@ -431,7 +356,8 @@ impl Run {
         for (call, answer) in answered(planned, done) {
             let said = match answer {
                 Answered::Search(request, found) => {
-                    let said = self.search_text(&call.id, &request, found, &described, &mut events);
+                    let said =
+                        self.search_text(&call.id, &request, *found, &described, &mut events);
                     // Only the first answer lists the unloaded tools.
                     described.evicted.clear();
                     said
@@ -556,75 +482,6 @@ impl Run {
         self.kind_of_round() == Round::Last
     }
 
-    fn request(&self) -> ChatRequest {
-        let specs = self.visible_specs();
-        let messages = self.messages(&specs);
-        let tools = match self.config.protocol {
-            Protocol::Native => specs.into_iter().map(Cow::into_owned).collect(),
-            Protocol::Manual | Protocol::Plan => Vec::new(),
-        };
-        let tool_choice = match self.kind_of_round() {
-            Round::WithTools => ToolChoice::Auto,
-            Round::Last => ToolChoice::None,
-        };
-        ChatRequest {
-            purpose: Purpose::Round,
-            messages,
-            tools,
-            tool_choice,
-        }
-    }
-
-    /// The system prompt of a round in which these tools are visible.
-    fn system_prompt(&self, specs: &[Cow<'_, ToolSpec>]) -> String {
-        let RunConfig {
-            role, environment, ..
-        } = &self.config;
-        let fence = self.context.fence();
-        let tools: Vec<&ToolSpec> = specs.iter().map(AsRef::as_ref).collect();
-        match self.config.protocol {
-            Protocol::Native => prompt::native_system(role, environment, fence),
-            Protocol::Manual => prompt::manual_system(role, &tools, environment, fence),
-            Protocol::Plan => prompt::plan_system(role, &tools, environment, fence),
-        }
-    }
-
-    /// The messages of a round in which these tools are visible.
-    fn messages(&self, specs: &[Cow<'_, ToolSpec>]) -> Vec<Message> {
-        let mut messages = vec![Message::system(self.system_prompt(specs))];
-        messages.extend(self.context.messages());
-        if self.is_last_round() {
-            // Part of this request only: the context of later turns should not contain it.
-            messages.push(Message::user(prompt::LAST_ROUND));
-        }
-        messages
-    }
-
-    /// The tools of this round, in their stable order. Those of the last round cannot be called, and
-    /// stay in the prompt all the same: without them it would begin differently, and no provider
-    /// could take it from its cache.
-    fn visible_specs(&self) -> Vec<Cow<'_, ToolSpec>> {
-        if self.withholds_tools {
-            return Vec::new();
-        }
-        // A plan cannot search; its tools were found before the model was called.
-        let searches = self.config.protocol != Protocol::Plan && self.offers_search();
-        let mut specs = Vec::new();
-        if searches {
-            specs.push(Cow::Owned(meta_tools::search_spec_with_kinds()));
-        }
-        if searches && self.config.style == Style::Dispatch {
-            specs.push(Cow::Owned(meta_tools::dispatch_spec()));
-            specs.extend(self.toolbox.pinned_specs().map(Cow::Borrowed));
-        } else {
-            specs.extend(self.toolbox.specs().map(Cow::Borrowed));
-        }
-        if self.can_read_more() {
-            specs.push(Cow::Owned(read_more_spec()));
-        }
-        specs
-    }
-
     /// Whether `tool_search` is among the tools that the model sees.
     fn offers_search(&self) -> bool {
         self.config.find.is_some() && !self.config.shows_all
@@ -633,103 +490,6 @@ impl Run {
     /// Whether there is a long result to read on in. A plan gets its results all at once.
     fn can_read_more(&self) -> bool {
         !self.long_results.is_empty() && self.config.protocol != Protocol::Plan
-    }
-
-    /// Adds the tokens of a round to the figures, estimated where the provider sends no usage.
-    fn count_tokens(&mut self, reply: &Reply) {
-        let tool_tokens = self.tool_tokens();
-        self.shown_tokens += tool_tokens;
-        self.figures.rounds += 1;
-        let Usage { input, output } = reply.usage.unwrap_or_else(|| {
-            self.figures.tokens_estimated = true;
-            self.estimate(reply, tool_tokens)
-        });
-        self.figures.tokens_in += input;
-        self.figures.tokens_out += output;
-    }
-
-    /// Tokens of the tools of this round. The toolbox knows those of its tools: counting ten
-    /// thousand tools anew in every round would take a second.
-    fn tool_tokens(&self) -> usize {
-        if self.withholds_tools {
-            return 0;
-        }
-        let of = |spec: ToolSpec| spec_tokens(&spec, self.count);
-        let read_more = if self.can_read_more() {
-            of(read_more_spec())
-        } else {
-            0
-        };
-        let shown = match (self.offers_search(), self.config.style) {
-            (false, _) => self.toolbox.tokens(),
-            (true, Style::Inject) => {
-                of(meta_tools::search_spec_with_kinds()) + self.toolbox.tokens()
-            }
-            (true, Style::Dispatch) => {
-                of(meta_tools::search_spec_with_kinds())
-                    + of(meta_tools::dispatch_spec())
-                    + self.toolbox.pinned_tokens()
-            }
-        };
-        shown + read_more
-    }
-
-    /// Counts the tokens of a round: all messages, their calls, and the tools.
-    fn estimate(&self, reply: &Reply, tool_tokens: usize) -> Usage {
-        let count = |text: &str| (self.count)(text) as u64;
-        // Without function calling the tools are part of the system message and counted there.
-        let (specs, separate) = match self.config.protocol {
-            Protocol::Native => (Vec::new(), tool_tokens as u64),
-            Protocol::Manual | Protocol::Plan => (self.visible_specs(), 0),
-        };
-        // The context has counted its messages already.
-        let mut input = count(&self.system_prompt(&specs)) + self.context.text_tokens() as u64;
-        if self.is_last_round() {
-            input += count(prompt::LAST_ROUND);
-        }
-        let mut output = count(&reply.text);
-        for call in &reply.calls {
-            output += count(&call.name) + count(&call.arguments);
-        }
-        Usage {
-            input: separate + input,
-            output,
-        }
-    }
-
-    /// The text and calls of a reply, and the events with what the user sees, by the protocol.
-    fn parse_reply(&self, reply: Reply) -> (String, Vec<RawCall>, Vec<Event>) {
-        if self.config.protocol == Protocol::Native {
-            return (reply.text, reply.calls, Vec::new());
-        }
-        let manual = prompt::read_manual(&reply.text);
-        let mut events = Vec::new();
-        if !manual.thought.is_empty() {
-            events.push(Event::Thinking {
-                content: manual.thought,
-            });
-        }
-        // An answer beside calls is premature: the results are not known yet.
-        let has_calls = !manual.actions.is_empty() && !self.is_last_round();
-        let answer = match manual.final_answer {
-            Some(answer) if !has_calls => answer,
-            _ => String::new(),
-        };
-        if !answer.is_empty() {
-            events.push(Event::Text {
-                content: answer.clone(),
-            });
-        }
-        let mut calls = Vec::with_capacity(manual.actions.len());
-        for prompt::Action { name, arguments } in manual.actions {
-            calls.push(RawCall {
-                id: None,
-                name,
-                argument_bytes: arguments.len(),
-                arguments,
-            });
-        }
-        (if has_calls { reply.text } else { answer }, calls, events)
     }
 
     /// Repeats the last round without tools if a model calls them there instead of answering, which
@@ -756,119 +516,6 @@ impl Run {
                 "the model gave no answer in {rounds}; ask more narrowly, raise the limit of rounds, or choose another model"
             )));
         }
-    }
-
-    fn plan_call(&mut self, index: usize, raw: &RawCall) -> PlannedCall {
-        let action = match self.action_of(index, raw) {
-            Ok(action) => action,
-            Err((code, message)) => Action::Refused(ToolResult::error(code, message)),
-        };
-        PlannedCall {
-            call: ToolCall {
-                id: self.unused_id(index, raw.id.as_deref()),
-                name: raw.name.clone(),
-                arguments: raw.arguments.clone(),
-            },
-            action,
-        }
-    }
-
-    /// The model's id if it gave a new one, else a generated id.
-    fn unused_id(&mut self, index: usize, given: Option<&str>) -> String {
-        // Providers match a result to its call by id, and some models repeat ids.
-        let generated = format!("call_{}_{index}", self.round);
-        let mut id = match given {
-            Some(id) if !id.is_empty() && !self.used_ids.contains(id) => id.to_owned(),
-            _ => generated.clone(),
-        };
-        // A model may have used an id that looks like a generated one.
-        let mut number = 2;
-        while !self.used_ids.insert(id.clone()) {
-            id = format!("{generated}_{number}");
-            number += 1;
-        }
-        id
-    }
-
-    /// How a call is handled.
-    ///
-    /// # Errors
-    /// Why the call is refused.
-    fn action_of(&self, index: usize, raw: &RawCall) -> Result<Action, CallError> {
-        // Refused and not left out: providers reject a call without a result.
-        if index >= self.config.max_calls {
-            let calls = counted(self.config.max_calls, "call");
-            let message = format!("the limit is {calls} in one answer; make this one again");
-            return Err((ErrorCode::Limit, message));
-        }
-        // The reply builder stops keeping arguments at the limit, and goes on counting them.
-        if raw.argument_bytes > raw.arguments.len() {
-            let bytes = raw.argument_bytes;
-            let message = format!(
-                "the arguments have {bytes} bytes, {MAX_ARGUMENT_BYTES} are allowed; send less"
-            );
-            return Err(invalid(message));
-        }
-        let arguments = arguments::parse(&raw.arguments).map_err(invalid)?;
-        match (raw.name.as_str(), &self.config.find) {
-            (TOOL_SEARCH, Some(find)) => self.search(&arguments, find),
-            (READ_MORE, _) if self.can_read_more() => {
-                let page = self
-                    .long_results
-                    .read(&arguments, self.config.max_result_bytes);
-                page.map(Action::Read).map_err(invalid)
-            }
-            // Also where the model was not shown it, unless a tool of the user has that name.
-            (CALL_TOOL, Some(_)) if self.toolbox.find(CALL_TOOL).is_none() => {
-                let (name, arguments) = dispatched(arguments).map_err(invalid)?;
-                self.call(&name, arguments)
-            }
-            (name, _) => self.call(name, arguments),
-        }
-    }
-
-    fn search(&self, arguments: &Arguments, config: &FindConfig) -> Result<Action, CallError> {
-        let most = self.config.max_searches;
-        if self.searches_in_a_row >= most {
-            let message = format!(
-                "{most} searches in a row are allowed; call one of the visible tools or answer with what you have"
-            );
-            return Err((ErrorCode::Limit, message));
-        }
-        meta_tools::parse(arguments, config)
-            .map(Action::Search)
-            .map_err(invalid)
-    }
-
-    fn call(&self, name: &str, arguments: Arguments) -> Result<Action, CallError> {
-        match self.toolbox.find(name) {
-            Some(tool) => Ok(Action::Call(tool.clone(), arguments)),
-            None => Err((ErrorCode::UnknownTool, self.unknown_tool(name))),
-        }
-    }
-
-    /// The message for a name that no visible tool has, with similar names.
-    fn unknown_tool(&self, name: &str) -> String {
-        let searches = self.offers_search();
-        let mut message = format!("no visible tool is called {:?}", excerpt(name, 100));
-        if searches && self.toolbox.unloaded(name).is_some() {
-            message.push_str(&format!(
-                "; it was unloaded; `{TOOL_SEARCH}` with `select:{name}` brings it back"
-            ));
-            return message;
-        }
-        let nearest = model_names::nearest(
-            name,
-            self.toolbox.specs().map(|spec| spec.name.as_str()),
-            MAX_NEAREST,
-        );
-        if !nearest.is_empty() {
-            message.push_str(&format!("; similar names are {}", nearest.join(", ")));
-        }
-        if searches {
-            message.push_str(&format!("; `{TOOL_SEARCH}` finds others"));
-        }
-        message
     }
 
     /// Opens the calls in the toolbox and counts searches in a row, which a call resets.
@@ -1043,10 +690,6 @@ fn source_of(tool: &Tool, result: &ToolResult) -> String {
     }
 }
 
-fn invalid(message: impl Into<String>) -> CallError {
-    (ErrorCode::InvalidArguments, message.into())
-}
-
 fn work_of(planned: &[PlannedCall], are_plan_steps: bool) -> Work {
     let mut work = Work::default();
     for PlannedCall { call, action } in planned {
@@ -1072,7 +715,10 @@ fn answered(planned: Vec<PlannedCall>, done: WorkDone) -> Vec<(ToolCall, Answere
     let mut all = Vec::with_capacity(planned.len());
     for PlannedCall { call, action } in planned {
         let answer = match action {
-            Action::Search(request) => Answered::Search(request, found.next().unwrap_or_default()),
+            Action::Search(request) => {
+                let found = found.next().unwrap_or_default();
+                Answered::Search(request, Box::new(found))
+            }
             Action::Call(tool, _) => {
                 let result = results.next().unwrap_or_else(|| {
                     ToolResult::error(ErrorCode::Failed, "the call gave no result")
@@ -1085,25 +731,6 @@ fn answered(planned: Vec<PlannedCall>, done: WorkDone) -> Vec<(ToolCall, Answere
         all.push((call, answer));
     }
     all
-}
-
-/// The name and arguments inside a `call_tool` call.
-fn dispatched(mut outer: Arguments) -> Result<(String, Arguments), String> {
-    let Some(Value::String(name)) = outer.remove("name") else {
-        return Err("`name` is missing; give the name of a tool that `tool_search` found".into());
-    };
-    let arguments = match outer.remove("arguments") {
-        Some(Value::Object(arguments)) => arguments,
-        Some(Value::String(text)) => arguments::parse(&text)?,
-        None | Some(Value::Null) => Arguments::new(),
-        Some(other) => {
-            return Err(format!(
-                "`arguments` must be an object, not {}",
-                excerpt(&other.to_string(), 80)
-            ));
-        }
-    };
-    Ok((name, arguments))
 }
 
 /// The event that announces a call. `None` for a search, whose event comes with its hits.

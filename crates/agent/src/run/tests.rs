@@ -1,12 +1,13 @@
-use serde_json::json;
+use serde_json::{Value, json};
 use toolscout_index::{Match, ToolId};
 
 use super::*;
+use crate::event::CompactionReason;
 use toolscout_finder::finder::search::doubles::{ListedTools, tool};
 use toolscout_finder::finder::search::{NoMatch, ToolSearch};
 use toolscout_finder::finder::toolbox::ToolboxConfig;
 use toolscout_gate::gate::Policies;
-use toolscout_gate::llm::Usage;
+use toolscout_gate::llm::{ToolChoice, Usage};
 use toolscout_gate::tools::Status;
 
 /// Ten tokens for every text.
