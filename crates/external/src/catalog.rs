@@ -221,6 +221,7 @@ impl Inner {
         let answer = self.elastic.search_one(counts, limit).await?;
         let buckets = &answer["aggregations"]["words"]["buckets"];
         let mut known = state.frequencies.lock();
+        // All at once: those of common words are soon asked for again.
         if known.len() > MAX_KNOWN {
             known.clear();
         }

@@ -147,6 +147,7 @@ impl Own {
         for field in ["read_only", "destructive"] {
             properties.insert(field.to_owned(), json!({ "type": "boolean" }));
         }
+        // The whole definition is read, and never searched.
         properties.insert("tool".to_owned(), stored());
         // The analyzer `whitespace` takes each word as it is, so the words are our terms.
         properties.insert(
@@ -169,6 +170,7 @@ impl Own {
         if product == ExternalProduct::OpenSearch && !self.embedders.is_empty() {
             settings["knn"] = true.into();
         }
+        // Strict, so that a field of a later version is refused and not guessed.
         json!({
             "settings": { "index": settings },
             "mappings": {
@@ -237,6 +239,7 @@ fn terms_text(footprint: &Footprint) -> String {
     let mut text = String::new();
     for (term, steps) in &footprint.analysis.terms {
         let weight = (*steps as f32 / STEPS_PER_WEIGHT).round() as u32;
+        // Repeated, since the engine counts how often a word is in a text.
         for _ in 0..weight.clamp(1, MAX_REPEATS) {
             if text.len() + term.len() >= MAX_TERMS_BYTES {
                 return text;

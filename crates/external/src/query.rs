@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 use toolscout_base::config::{ExternalProduct, FieldMapping};
 use toolscout_index::pushdown::{AskedName, CatalogStatistics, ProbeTerm, SwitchedOff, TextTerms};
@@ -29,69 +30,81 @@ pub struct Passing<'a> {
 impl Passing<'_> {
     /// The clause for `bool.filter`.
     pub fn clause(&self) -> Value {
-        let (mut must, mut must_not) = (Vec::new(), Vec::new());
-        let needs = |field: &str, values: Vec<&str>, clauses: &mut Vec<Value>| {
-            if !values.is_empty() {
-                clauses.push(json!({ "terms": { field: values } }));
-            }
+        let (must, must_not) = match self.layout {
+            Layout::Own(_) => self.own_clauses(),
+            Layout::Mapped(fields) => self.mapped_clauses(fields),
         };
-        let strings = |values: &mut dyn Iterator<Item = &String>| -> Vec<String> {
-            values.cloned().collect()
-        };
-        let (filter, off) = (self.filter, self.off);
-        let servers = strings(&mut filter.servers.iter());
-        let tags = strings(&mut filter.tags.iter());
-        match self.layout {
-            Layout::Own(_) => {
-                let kinds = Kind::ALL
-                    .into_iter()
-                    .filter(|kind| filter.accepts_kind(*kind));
-                needs("kind", kinds.map(Kind::as_str).collect(), &mut must);
-                needs("server", refs(&servers), &mut must);
-                needs("tags", refs(&tags), &mut must);
-                if filter.ids.len() <= MAX_IDS {
-                    needs(
-                        "id",
-                        filter.ids.iter().map(String::as_str).collect(),
-                        &mut must,
-                    );
-                }
-                for (field, wanted) in [
-                    ("read_only", filter.read_only),
-                    ("destructive", filter.destructive),
-                ] {
-                    if let Some(wanted) = wanted {
-                        must.push(json!({ "term": { field: wanted } }));
-                    }
-                }
-                needs("id", refs(&off.tools), &mut must_not);
-                needs("server", refs(&off.servers), &mut must_not);
-                needs("tags", refs(&off.tags), &mut must_not);
-            }
-            // The engine of toolscout applies the whole filter to what comes back, so the rest is only less exact.
-            Layout::Mapped(fields) => {
-                if !filter.accepts_kind(Kind::Tool) {
-                    must.push(nothing());
-                }
-                if !servers.is_empty() {
-                    must.push(of_servers(fields, &servers));
-                }
-                if !off.servers.is_empty() {
-                    must_not.push(of_servers(fields, &off.servers));
-                }
-                match &fields.tags {
-                    Some(field) => {
-                        needs(field, refs(&tags), &mut must);
-                        needs(field, refs(&off.tags), &mut must_not);
-                    }
-                    None if !tags.is_empty() => must.push(nothing()),
-                    None => {}
-                }
-                must.push(json!({ "exists": { "field": fields.name } }));
-            }
-        }
         json!({ "bool": { "filter": must, "must_not": must_not } })
     }
+
+    /// What documents that toolscout has written must match, and must not match.
+    fn own_clauses(&self) -> (Vec<Value>, Vec<Value>) {
+        let (filter, off) = (self.filter, self.off);
+        let mut kinds = Vec::new();
+        for kind in Kind::ALL {
+            if filter.accepts_kind(kind) {
+                kinds.push(kind.as_str());
+            }
+        }
+        let mut must = Vec::new();
+        must.extend(one_of("kind", &kinds));
+        must.extend(one_of("server", &filter.servers));
+        must.extend(one_of("tags", &filter.tags));
+        // More than a clause takes are left to the engine of toolscout, which filters what comes back.
+        if filter.ids.len() <= MAX_IDS {
+            must.extend(one_of("id", filter.ids.iter()));
+        }
+        for (field, wanted) in [
+            ("read_only", filter.read_only),
+            ("destructive", filter.destructive),
+        ] {
+            if let Some(wanted) = wanted {
+                must.push(json!({ "term": { field: wanted } }));
+            }
+        }
+        let mut must_not = Vec::new();
+        must_not.extend(one_of("id", &off.tools));
+        must_not.extend(one_of("server", &off.servers));
+        must_not.extend(one_of("tags", &off.tags));
+        (must, must_not)
+    }
+
+    /// The same of documents that somebody else writes. The engine of toolscout applies the whole filter to what comes
+    /// back, so the rest is only less exact.
+    fn mapped_clauses(&self, fields: &FieldMapping) -> (Vec<Value>, Vec<Value>) {
+        let (filter, off) = (self.filter, self.off);
+        let (mut must, mut must_not) = (Vec::new(), Vec::new());
+        if !filter.accepts_kind(Kind::Tool) {
+            must.push(nothing());
+        }
+        if !filter.servers.is_empty() {
+            let servers: Vec<String> = filter.servers.iter().cloned().collect();
+            must.push(of_servers(fields, &servers));
+        }
+        if !off.servers.is_empty() {
+            must_not.push(of_servers(fields, &off.servers));
+        }
+        match &fields.tags {
+            Some(field) => {
+                must.extend(one_of(field, &filter.tags));
+                must_not.extend(one_of(field, &off.tags));
+            }
+            // Without a field no document has a tag.
+            None if !filter.tags.is_empty() => must.push(nothing()),
+            None => {}
+        }
+        must.push(json!({ "exists": { "field": fields.name } }));
+        (must, must_not)
+    }
+}
+
+/// The documents whose field has one of these values. `None` without values, which restrict nothing.
+fn one_of<V: Serialize>(field: &str, values: impl IntoIterator<Item = V>) -> Option<Value> {
+    let values: Vec<V> = values.into_iter().collect();
+    if values.is_empty() {
+        return None;
+    }
+    Some(json!({ "terms": { field: values } }))
 }
 
 /// Matches no document.
@@ -136,6 +149,7 @@ pub fn own_words(terms: &[ProbeTerm], statistics: &CatalogStatistics) -> Value {
         let with = statistics.frequency(&term.term) as f64;
         let all = (statistics.tools as f64).max(with);
         let idf = (1.0 + (all - with + 0.5) / (with + 0.5)).ln();
+        // Bounded: a word of nearly all tools has almost no frequency of its own to divide by.
         let boost = (f64::from(term.gain) / idf.max(1e-3)).clamp(1e-3, 1e3);
         should.push(json!({ "term": { TERMS: { "value": term.term, "boost": boost } } }));
     }
@@ -165,6 +179,7 @@ pub fn by_vector(
     let size = nearest * fields.len().max(1);
     let mut clauses = Vec::with_capacity(fields.len());
     for field in fields {
+        // Elasticsearch refuses fewer candidates than neighbours.
         clauses.push(match product {
             ExternalProduct::Elasticsearch => json!({
                 "field": field, "query_vector": vector, "k": nearest, "filter": passing,
@@ -252,6 +267,7 @@ pub fn all(layout: &Layout, passing: &Value, size: usize) -> Value {
 /// Some of all documents, the same each time.
 pub fn sample(layout: &Layout, from: usize, size: usize, source: &Value) -> Value {
     let all = json!({ "exists": { "field": layout.order() } });
+    // With a seed, the order is a hash of the number that a document keeps until it is written again.
     json!({
         "from": from, "size": size, "_source": source, "track_total_hits": true,
         "query": { "function_score": {

@@ -84,6 +84,7 @@ impl Sketch {
         self.languages
             .insert(footprint.language.name(), footprint.language);
         for term in footprint.analysis.terms.into_keys() {
+            // Once there are too many, further ones are not counted, and `is_exact` says so.
             if self.frequencies.len() < MAX_WORDS || self.frequencies.contains_key(&term) {
                 *self.frequencies.entry(term).or_default() += 1;
             }
@@ -137,6 +138,7 @@ impl Sketch {
         let length = misspelt.chars().count();
         let mut near = Vec::new();
         for (word, &(is_in_name, is_elsewhere)) in &self.words {
+            // As many edits are needed as the lengths differ, at least.
             if word.is_empty() || word.chars().count().abs_diff(length) > MAX_EDITS {
                 continue;
             }

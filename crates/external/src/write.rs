@@ -312,6 +312,7 @@ impl Writing<'_> {
             }
             written.written += chunk.len();
         }
+        // Those that are left are no longer in the catalog.
         written.removed = known.len();
         for id in known.into_keys() {
             self.add("delete", &id, None).await?;
@@ -353,6 +354,7 @@ impl Writing<'_> {
         id: &str,
         document: Option<String>,
     ) -> Result<(), Failure> {
+        // The engine refuses a change of an older generation than it has, and takes one of the same again.
         let header = json!({ action: {
             // Ids of tools may be longer than those of documents.
             "_id": hex::encode(&blake3::hash(id.as_bytes()).as_bytes()[..16]),
@@ -377,11 +379,14 @@ impl Writing<'_> {
             let last = match self.send(&changes).await {
                 Ok(Sent { put_off, reason }) => {
                     self.done += changes.len() - put_off.len();
-                    let mut place = 0;
-                    changes.retain(|_| {
-                        place += 1;
-                        put_off.contains(&(place - 1))
-                    });
+                    // What the engine took is not sent again.
+                    let mut left = Vec::with_capacity(put_off.len());
+                    for (place, change) in changes.into_iter().enumerate() {
+                        if put_off.contains(&place) {
+                            left.push(change);
+                        }
+                    }
+                    changes = left;
                     Failure::new(Cause::Busy, reason).at(self.elastic.shown())
                 }
                 Err(failure) if failure.may_pass() => failure,

@@ -118,6 +118,7 @@ impl ExternalCatalog {
         searches.extend(self.by_words(state, asked, &passing));
         let product = self.0.elastic.product();
         let mut of_embedder: HashMap<&str, usize> = HashMap::new();
+        // An embedder has a vector for each text, so the number of its vectors is that of the texts.
         for vector in &probe.vectors {
             *of_embedder.entry(&vector.embedder).or_default() += 1;
         }
@@ -216,6 +217,7 @@ impl ExternalCatalog {
         } = candidates;
         let read = self.read(state, &found, limit).await?;
         let sampled = self.read(state, &sample, limit).await?;
+        // The vectors of instant embedders are computed anew, which takes less than reading them.
         let slow: Vec<Arc<dyn Embedder>> = base
             .embedders()
             .filter(|embedder| !embedder.is_instant())
