@@ -68,12 +68,7 @@ pub(super) fn remove_old_backups(path: &Path) -> Result<(), InstallError> {
 /// The number of the file that was written last beside this path, as its `suffix-NUMBER`; the highest, since
 /// numbers grow and are not taken again.
 fn newest_number(path: &Path, suffix: &str) -> Option<usize> {
-    for number in (1..=MAX_BACKUPS).rev() {
-        if numbered(path, suffix, number).exists() {
-            return Some(number);
-        }
-    }
-    None
+    (1..=MAX_BACKUPS).rfind(|number| numbered(path, suffix, *number).exists())
 }
 
 pub(super) fn numbered(path: &Path, suffix: &str, number: usize) -> PathBuf {
