@@ -195,6 +195,7 @@ class CatalogScreen {
     const tools = (list) => list.map((server) => [server.name, server.tools]).join();
     const isOther = before !== "[]" && tools(servers) !== tools(this.servers);
     this.servers = servers;
+    if (this.stats) this.showFacts();
     this.showSide();
     this.showConnections();
     if (this.isReview && !this.review.element.contains(document.activeElement)) this.showView();
@@ -243,7 +244,8 @@ class CatalogScreen {
   showFacts() {
     const { tools, servers, vectors, pending_embeddings: pending, disk_bytes: disk } = this.stats;
     const left = this.timeLeft(pending);
-    const facts = [[count(tools), "tools"], [count(servers.length), "servers"], [bytes(disk), "on disk"]];
+    // Servers without tools are in the list at the side, so they count here too.
+    const facts = [[count(tools), "tools"], [count(Math.max(this.servers.length, servers.length)), "servers"], [bytes(disk), "on disk"]];
     const embedders = vectors.map(({ name, count: number }) => h("li", { title: name }, `${embedderName(name)} `, h("span", { class: "number" }, count(number))));
     replace(this.facts,
       h("dl", { class: "tiles" }, facts.map(([value, name]) => h("div", {}, h("dt", {}, name), h("dd", { class: "number" }, value)))),
@@ -323,7 +325,10 @@ class CatalogScreen {
   }
 
   async add(files) {
-    if (await loadFiles(files, this.name, this.loads, this.aborter.signal)) this.refresh();
+    // The figures follow the load, which may take minutes.
+    const following = setInterval(() => this.loadStats(), PROGRESS_MS);
+    const hasChanged = await loadFiles(files, this.name, this.loads, this.aborter.signal).finally(() => clearInterval(following));
+    if (hasChanged) this.refresh();
   }
 
   async refresh() {
