@@ -7,7 +7,7 @@
 
 mod listing;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{File, TryLockError};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -23,12 +23,13 @@ use crate::dense::Graph;
 use crate::embed::Embedder;
 use crate::enrichment::Enrichment;
 use crate::error::{Error, IoResult, Result, StoreProblem};
-use crate::lexical::{LexicalIndex, LexicalSearcher, LexicalWriter, guarded};
+use crate::files::FileState;
+use crate::lexical::{Changed, LexicalIndex, LexicalSearcher, LexicalWriter, guarded};
 use crate::memory::Memory;
 use crate::owner_words::OwnerWords;
 use crate::query::Filter;
 use crate::ranker::{self, Ranker};
-use crate::search::{Searcher, words};
+use crate::search::{Row, Searcher, words};
 use crate::settings::{Options, Settings};
 use crate::snapshot::{GRAPH_PREFIX, Loaded, VECTORS, graph_dir, is_plain};
 use crate::tool::{Tool, ToolId};
@@ -40,6 +41,8 @@ pub use listing::Listing;
 /// holds the lock for a moment.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 const LOCK_RETRY: Duration = Duration::from_millis(20);
+/// Up to so many tools, a commit writes to the lexical index with little memory.
+const FEW_ADDED: usize = 512;
 /// Longest catalog name, in bytes.
 const MAX_CATALOG_NAME_BYTES: usize = 64;
 
@@ -319,6 +322,15 @@ struct CatalogState {
     /// The published snapshot.
     current: RwLock<Arc<Searcher>>,
     memory: Arc<Memory>,
+    resting: Mutex<Option<RestingStore>>,
+}
+
+/// A writer's connection to the database, kept for the next writer.
+struct RestingStore {
+    store: ToolsDb,
+    /// The database file when the writer ended. With another one, the connection is closed.
+    file: FileState,
+    since: Instant,
 }
 
 impl Catalog {
@@ -346,6 +358,7 @@ impl Catalog {
             observed: Mutex::new(observed),
             current,
             memory,
+            resting: Mutex::default(),
         };
         Ok(Catalog {
             shared: Arc::new(shared),
@@ -426,7 +439,10 @@ impl Catalog {
     /// for a damaged database, on which nothing may be built.
     pub fn writer(&self) -> Result<Writer> {
         let lock = lock_soon(&self.shared.dir)?;
-        let store = ToolsDb::open(&self.shared.dir.join(DATABASE))?;
+        let store = match self.rested_store() {
+            Some(store) => store,
+            None => ToolsDb::open(&self.database())?,
+        };
         if !self.searcher().is_verified.load(Ordering::Relaxed) {
             self.verify()?;
         }
@@ -439,8 +455,26 @@ impl Catalog {
             store,
             lexical: None,
             pending: Pending::default(),
+            rests: false,
             _lock: lock,
         })
+    }
+
+    /// The connection that the last writer kept, if the database file is the one that it left.
+    fn rested_store(&self) -> Option<ToolsDb> {
+        let resting = self.shared.resting.lock().take()?;
+        let is_same = FileState::of(&self.database()) == Some(resting.file);
+        is_same.then_some(resting.store)
+    }
+
+    /// Closes a connection that [`Writer::rest`] has kept, if no writer has used it for so long.
+    pub fn close_resting(&self, unused_for: Duration) {
+        let mut resting = self.shared.resting.lock();
+        if let Some(kept) = &*resting
+            && kept.since.elapsed() >= unused_for
+        {
+            *resting = None;
+        }
     }
 
     /// Replaces the dense legs, for all clones of this catalog, and publishes a snapshot with them.
@@ -574,6 +608,8 @@ pub struct Writer {
     /// Open once something was committed.
     lexical: Option<OpenLexical>,
     pending: Pending,
+    /// True if its connection is kept for the next writer.
+    rests: bool,
     _lock: File,
 }
 
@@ -581,17 +617,25 @@ pub struct Writer {
 struct OpenLexical {
     index: LexicalIndex,
     writer: LexicalWriter,
+    /// True if the writer is one for few tools.
+    is_small: bool,
     /// The settings it was built with.
     stamp: String,
 }
 
 impl OpenLexical {
-    fn open(dir: &Path, stamp: &str) -> Result<Self> {
+    /// Opens it for a commit that adds so many tools, and others after it.
+    fn open(dir: &Path, stamp: &str, added: usize) -> Result<Self> {
         let index = LexicalIndex::reopen(dir, stamp)?;
-        let writer = index.writer()?;
+        let is_small = added <= FEW_ADDED;
+        let writer = match is_small {
+            true => index.small_writer()?,
+            false => index.writer()?,
+        };
         Ok(OpenLexical {
             index,
             writer,
+            is_small,
             stamp: stamp.to_owned(),
         })
     }
@@ -609,6 +653,10 @@ struct Pending {
     is_changed: bool,
     /// True once the source's generation was set that has the changes.
     is_followed: bool,
+    /// The tools that were changed or removed.
+    tools: BTreeSet<ToolId>,
+    /// True once something else was changed that a snapshot has.
+    is_more_than_tools: bool,
 }
 
 /// A change of the catalog's own ranker.
@@ -644,10 +692,12 @@ impl Writer {
             for (tool, upserted) in tools.iter().zip(writer.store.upsert(tools)?) {
                 match upserted {
                     Upserted::Added(key) => {
+                        writer.pending.tools.insert(tool.id.clone());
                         writer.pending.added.push(key);
                         changes.added.push(tool.id.clone());
                     }
                     Upserted::Changed(old, new) => {
+                        writer.pending.tools.insert(tool.id.clone());
                         writer.pending.replace(old, new);
                         changes.changed.push(tool.id.clone());
                     }
@@ -669,6 +719,7 @@ impl Writer {
             let mut changes = Changes::default();
             for id in ids {
                 if let Some(key) = writer.store.remove(id)? {
+                    writer.pending.tools.insert(id.clone());
                     writer.pending.remove(key);
                     changes.removed.push(id.clone());
                 }
@@ -702,6 +753,7 @@ impl Writer {
     pub fn set_enrichment(&mut self, tool: &Tool, enrichment: &Enrichment) -> Result<bool> {
         self.write(|writer| {
             writer.pending.is_changed = true;
+            writer.pending.is_more_than_tools = true;
             writer.store.set_enrichment(tool, enrichment)
         })
     }
@@ -717,6 +769,7 @@ impl Writer {
                 cleared += usize::from(writer.store.clear_enrichment(id)?);
             }
             writer.pending.is_changed |= cleared > 0;
+            writer.pending.is_more_than_tools |= cleared > 0;
             Ok(cleared)
         })
     }
@@ -738,6 +791,7 @@ impl Writer {
         let json = serde_json::to_string(settings).unwrap_or_default();
         self.write(|writer| {
             writer.pending.is_changed = true;
+            writer.pending.is_more_than_tools = true;
             writer.store.set_meta("settings", &json)
         })
     }
@@ -759,6 +813,7 @@ impl Writer {
         words.validate()?;
         self.write(|writer| {
             writer.pending.is_changed = true;
+            writer.pending.is_more_than_tools = true;
             for (old, new) in writer.store.set_owner_words(words)? {
                 writer.pending.replace(old, new);
             }
@@ -779,6 +834,7 @@ impl Writer {
     ) -> Result<()> {
         check_dimensions(model, dimensions, vectors.iter().map(|(_, vector)| vector))?;
         self.write(|writer| {
+            writer.pending.is_more_than_tools = true;
             let model = writer.store.register_model(model, dimensions)?;
             for (text, vector) in vectors {
                 writer.store.put_vector(model, text, vector)?;
@@ -812,6 +868,7 @@ impl Writer {
             None => RankerChange::Delete,
         });
         self.pending.is_changed = true;
+        self.pending.is_more_than_tools = true;
         Ok(())
     }
 
@@ -835,12 +892,15 @@ impl Writer {
             Some(change) => change.apply(&self.catalog.shared.dir.join(ranker::FILE_NAME)),
             None => Ok(()),
         };
-        let mut loaded = self.load()?;
+        let previous = self.catalog.searcher();
+        let mut loaded = self.load_after(&previous, generation, &pending)?;
         loaded.save(&self.store, &self.catalog.shared.dir);
         // The store is committed. A lexical index that cannot be updated to it is rebuilt, if
         // necessary in memory.
         let lexical_dir = self.catalog.shared.dir.join(LEXICAL);
-        let lexical = match guarded(&lexical_dir, || self.update_lexical(&loaded, &pending)) {
+        let lexical = match guarded(&lexical_dir, || {
+            self.update_lexical(&loaded, &pending, &previous)
+        }) {
             Ok(lexical) => lexical,
             Err(_) => {
                 self.lexical = None;
@@ -857,6 +917,13 @@ impl Writer {
         }
         ranker_written?;
         Ok(generation)
+    }
+
+    /// Ends the writer, as dropping it does, and keeps its connection to the database for the next one:
+    /// opening it, and moving its log into the database when it is closed, take longer than a commit of
+    /// one tool. [`Catalog::close_resting`] closes it.
+    pub fn rest(mut self) {
+        self.rests = true;
     }
 
     /// Commits, embeds texts without vectors, builds missing or damaged graphs, and publishes a
@@ -942,6 +1009,27 @@ impl Writer {
         Ok(())
     }
 
+    /// The state after this commit.
+    fn load_after(
+        &self,
+        previous: &Searcher,
+        generation: u64,
+        pending: &Pending,
+    ) -> Result<Loaded> {
+        if !pending.is_more_than_tools {
+            let _observed = self.catalog.shared.observed.lock();
+            let options = self.catalog.options();
+            let dir = &self.catalog.shared.dir;
+            let tools = &pending.tools;
+            if let Some(loaded) =
+                Loaded::after(&self.store, dir, &options, previous, generation, tools)?
+            {
+                return Ok(loaded);
+            }
+        }
+        self.load()
+    }
+
     fn load(&self) -> Result<Loaded> {
         let _observed = self.catalog.shared.observed.lock();
         Loaded::read(
@@ -952,37 +1040,64 @@ impl Writer {
         )
     }
 
-    fn update_lexical(&mut self, loaded: &Loaded, pending: &Pending) -> Result<LexicalSearcher> {
+    fn update_lexical(
+        &mut self,
+        loaded: &Loaded,
+        pending: &Pending,
+        previous: &Searcher,
+    ) -> Result<LexicalSearcher> {
         let stamp = loaded.lexical_stamp();
         let dir = self.catalog.shared.dir.join(LEXICAL);
+        let is_few = pending.added.len() <= FEW_ADDED;
         let open = match self.lexical.take() {
-            Some(open) if open.stamp == stamp => open,
+            Some(open) if open.stamp == stamp && (is_few || !open.is_small) => open,
             // Dropped before the index is opened again: tantivy allows one writer a folder.
             previous => {
                 drop(previous);
-                OpenLexical::open(&dir, &stamp)?
+                OpenLexical::open(&dir, &stamp, pending.added.len())?
             }
         };
         let OpenLexical { index, writer, .. } = self.lexical.insert(open);
         for &key in &pending.removed {
             writer.remove(key);
         }
-        let added: HashSet<u64> = pending.added.iter().copied().collect();
-        let mut rows = Vec::new();
-        for row in &loaded.rows {
-            if added.contains(&row.stored.key) {
-                rows.push(Arc::clone(row));
+        let settings = &loaded.settings.lexical;
+        let Some(change) = &loaded.change else {
+            let added: HashSet<u64> = pending.added.iter().copied().collect();
+            let mut rows = Vec::new();
+            for row in loaded.rows.iter() {
+                if added.contains(&row.stored.key) {
+                    rows.push(Arc::clone(row));
+                }
             }
-        }
-        words::add(writer, &rows, &loaded.settings.lexical)?;
-        if !pending.removed.is_empty() || !rows.is_empty() {
+            words::add(writer, &rows, settings)?;
+            if !pending.removed.is_empty() || !rows.is_empty() {
+                writer.commit(&stamp)?;
+            }
+            let small = LexicalIndex::read_small(&dir, &stamp)?;
+            let index = small.as_ref().unwrap_or(index);
+            return index.searcher(&loaded.ordinals(), settings);
+        };
+        let added = words::analyzed(&change.added, settings);
+        words::add_analyzed(writer, &added, settings)?;
+        if !pending.removed.is_empty() || !added.is_empty() {
             writer.commit(&stamp)?;
         }
-        let small = LexicalIndex::read_small(&dir, &stamp)?;
-        small
-            .as_ref()
-            .unwrap_or(index)
-            .searcher(&loaded.ordinals(), &loaded.settings.lexical)
+        if let Some(small) = LexicalIndex::read_small(&dir, &stamp)? {
+            return small.searcher(&loaded.ordinals(), settings);
+        }
+        let removed: Vec<Arc<Row>> = change
+            .removed
+            .iter()
+            .map(|(_, row)| Arc::clone(row))
+            .collect();
+        let changed = Changed {
+            moves: &change.moves,
+            added: &added,
+            removed: &words::analyzed(&removed, settings),
+            key_of: &|position| previous.rows[position].stored.key,
+        };
+        previous.with_words(|former| index.searcher_after(former, settings, &changed))
     }
 
     fn embed_batch(
@@ -1029,10 +1144,23 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.store.rollback();
-        self.store.checkpoint();
         if let Some(lexical) = self.lexical.take() {
             lexical.writer.finish();
         }
+        let file = FileState::of(&self.catalog.database());
+        if self.rests
+            && let Some(file) = file
+            && let Ok(none) = ToolsDb::none()
+        {
+            let resting = RestingStore {
+                store: std::mem::replace(&mut self.store, none),
+                file,
+                since: Instant::now(),
+            };
+            *self.catalog.shared.resting.lock() = Some(resting);
+            return;
+        }
+        self.store.checkpoint();
     }
 }
 

@@ -11,19 +11,22 @@
 //! likely hits by the rest.
 
 mod graph;
+mod part;
 mod scan;
 mod vector_file;
 mod written;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 pub use graph::{Graph, GraphShape};
 pub use vector_file::{RowsByText, VectorFile};
 
 use crate::error::{Error, Result};
+use crate::moves::{Moves, Piece, Step};
 use crate::quantization::scale_of;
+use part::{PART_TOOLS, Part};
 use scan::Precision;
-use written::{Condensed, WrittenTexts};
 
 /// From this many tools on, rough scores for most of them save time.
 // At 18,917 tools rough scores read 3.6 MB instead of 14.5 and halve the time of the dense search;
@@ -46,23 +49,22 @@ pub type TextHash = [u8; 16];
 /// The score of a tool that has no vector.
 pub const UNKNOWN: f32 = f32::NEG_INFINITY;
 
-/// The vectors of a catalog's snapshot, tool by tool. Immutable.
+/// The vectors of a catalog's snapshot, tool by tool. Immutable. A row is known by its number among all.
 pub struct Vectors {
     dimensions: usize,
     /// The number of leading dimensions.
     leading: usize,
-    /// The codes of the leading dimensions, row by row.
-    leads: Vec<i8>,
-    /// The codes of all other dimensions, row by row.
-    rests: Vec<i8>,
-    /// The value of code 1, by row.
-    scales: Vec<f32>,
-    /// The text of each row.
-    hashes: Vec<TextHash>,
-    /// The first row of each tool, and one past the last.
-    starts: Vec<u32>,
-    /// Which rows are texts that a language model wrote; `None` without any.
-    written: Option<WrittenTexts>,
+    parts: Vec<Arc<Part>>,
+    /// The first tool of each part, and the number of tools.
+    tool_starts: Vec<usize>,
+    /// The first row of each part, and the number of rows.
+    row_starts: Vec<usize>,
+    /// Rows of each tool before the texts that a language model wrote.
+    views: usize,
+    /// What such texts lose; `None` where no tool has any.
+    discount: Option<f32>,
+    /// True if a rough scan reads condensed rows.
+    is_condensed: bool,
 }
 
 impl Vectors {
@@ -77,30 +79,133 @@ impl Vectors {
         Vectors {
             dimensions,
             leading: leading.min(dimensions),
-            leads: Vec::new(),
-            rests: Vec::new(),
-            scales: Vec::new(),
-            hashes: Vec::new(),
-            starts: vec![0],
-            written: None,
+            parts: Vec::new(),
+            tool_starts: vec![0],
+            row_starts: vec![0],
+            views: 0,
+            discount: None,
+            is_condensed: false,
         }
     }
 
-    /// No tools yet, with room for as many vectors as another snapshot has.
-    pub fn with_capacity_of(other: &Vectors) -> Self {
-        let mut vectors = Vectors::with_leading(other.dimensions, other.leading);
-        vectors.leads.reserve(other.leads.len());
-        vectors.rests.reserve(other.rests.len());
-        vectors.scales.reserve(other.scales.len());
-        vectors.hashes.reserve(other.hashes.len());
-        vectors.starts.reserve(other.starts.len());
+    /// The vectors after these moves of tools. `added` are those of the new tools, with the same
+    /// dimensions.
+    pub fn moved(&self, moves: &Moves, added: &Vectors) -> Self {
+        let mut vectors = Vectors::with_leading(self.dimensions, self.leading);
+        vectors.views = self.views.max(added.views);
+        let widths = (self.leading, self.dimensions - self.leading);
+        for piece in moves.pieces(&self.tool_starts, PART_TOOLS) {
+            let steps = match piece {
+                Piece::Shared(part) => {
+                    vectors.add_part(Arc::clone(&self.parts[part]));
+                    continue;
+                }
+                Piece::Made(steps) => steps,
+            };
+            let mut made = Part::default();
+            for step in steps {
+                match step {
+                    Step::Kept(mut tools) => {
+                        while !tools.is_empty() {
+                            let number = self.part_of_tool(tools.start);
+                            let first = self.tool_starts[number];
+                            let end = tools.end.min(self.tool_starts[number + 1]);
+                            let part = &self.parts[number];
+                            if made.tools() == 0 {
+                                made.reserve_for(part);
+                            }
+                            made.push_tools(part, tools.start - first..end - first, widths);
+                            tools.start = end;
+                        }
+                    }
+                    Step::Added(tool) => {
+                        let number = added.part_of_tool(tool);
+                        let tool = tool - added.tool_starts[number];
+                        made.push_tools(&added.parts[number], tool..tool + 1, widths);
+                    }
+                }
+            }
+            vectors.add_part(Arc::new(made));
+        }
+        vectors.settle_written();
         vectors
+    }
+
+    /// Tools with these rows, whose ends are given.
+    fn of_rows(dimensions: usize, leading: usize, rows: Part, ends: &[u32]) -> Self {
+        let mut vectors = Vectors::with_leading(dimensions, leading);
+        let mut parts = Vec::with_capacity(ends.len().div_ceil(PART_TOOLS));
+        let mut ranges = Vec::with_capacity(parts.capacity());
+        let mut first = 0;
+        for ends in ends.chunks(PART_TOOLS) {
+            let end = ends.last().map_or(first, |end| *end as usize);
+            ranges.push(first..end);
+            parts.push(Part {
+                ends: ends.iter().map(|end| *end - first as u32).collect(),
+                ..Part::default()
+            });
+            first = end;
+        }
+        // Column by column, so that no more than one is in memory twice.
+        let Part {
+            leads,
+            rests,
+            scales,
+            hashes,
+            ..
+        } = rows;
+        let widths = (vectors.leading, dimensions - vectors.leading);
+        for (part, rows) in parts.iter_mut().zip(&ranges) {
+            part.leads = leads[rows.start * widths.0..rows.end * widths.0].to_vec();
+        }
+        drop(leads);
+        for (part, rows) in parts.iter_mut().zip(&ranges) {
+            part.rests = rests[rows.start * widths.1..rows.end * widths.1].to_vec();
+        }
+        drop(rests);
+        for (part, rows) in parts.iter_mut().zip(&ranges) {
+            part.scales = scales[rows.clone()].to_vec();
+            part.hashes = hashes[rows.clone()].to_vec();
+        }
+        for part in parts {
+            vectors.add_part(Arc::new(part));
+        }
+        vectors
+    }
+
+    fn add_part(&mut self, part: Arc<Part>) {
+        self.tool_starts.push(self.tools() + part.tools());
+        self.row_starts.push(self.len() + part.len());
+        self.parts.push(part);
+    }
+
+    /// The part under construction.
+    fn open_part(&mut self) -> &mut Part {
+        let is_full = match self.parts.last_mut() {
+            Some(last) if last.tools() >= PART_TOOLS && last.is_between_tools() => {
+                Arc::make_mut(last).shrink();
+                true
+            }
+            Some(_) => false,
+            None => true,
+        };
+        if is_full {
+            self.add_part(Arc::default());
+        }
+        let last = self.parts.len() - 1;
+        // Nobody shares it while it is under construction.
+        Arc::make_mut(&mut self.parts[last])
     }
 
     /// Bytes in memory.
     pub fn memory_bytes(&self) -> usize {
-        let condensed = self.condensed().map_or(0, Condensed::memory_bytes);
-        Vectors::bytes_of(self.tools(), self.len(), self.dimensions) + condensed
+        let mut bytes = Vectors::bytes_of(self.tools(), self.len(), self.dimensions);
+        if self.is_condensed {
+            for part in &self.parts {
+                bytes += part.condensed.get().map_or(0, |rows| rows.memory_bytes());
+            }
+        }
+        bytes
     }
 
     /// Bytes in memory of so many vectors of so many tools.
@@ -133,46 +238,53 @@ impl Vectors {
     }
 
     fn push_codes(&mut self, codes: &[i8], scale: f32, hash: TextHash) {
-        // Stored apart, so that a rough scan reads consecutive bytes.
         let (lead, rest) = codes.split_at(self.leading);
-        self.leads.extend_from_slice(lead);
-        self.rests.extend_from_slice(rest);
-        self.scales.push(scale);
-        self.hashes.push(hash);
+        self.push_row(lead, rest, scale, hash);
+    }
+
+    fn push_row(&mut self, lead: &[i8], rest: &[i8], scale: f32, hash: TextHash) {
+        self.open_part().push(lead, rest, scale, hash);
+        if let Some(rows) = self.row_starts.last_mut() {
+            *rows += 1;
+        }
     }
 
     /// Adds a whole tool of another snapshot with the same leading dimensions.
     pub fn push_tool(&mut self, other: &Vectors, tool: usize) {
-        let rows = other.rows_of(tool);
-        let codes_of = |width: usize| rows.start * width..rows.end * width;
-        self.leads
-            .extend_from_slice(&other.leads[codes_of(other.leading)]);
-        self.rests
-            .extend_from_slice(&other.rests[codes_of(other.dimensions - other.leading)]);
-        self.scales.extend_from_slice(&other.scales[rows.clone()]);
-        self.hashes.extend_from_slice(&other.hashes[rows]);
-        self.end_tool();
+        let widths = (self.leading, self.dimensions - self.leading);
+        let number = other.part_of_tool(tool);
+        let tool = tool - other.tool_starts[number];
+        let from = &other.parts[number];
+        self.open_part().push_tools(from, tool..tool + 1, widths);
+        if let Some(rows) = self.row_starts.last_mut() {
+            *rows += from.rows_of(tool).len();
+        }
+        if let Some(tools) = self.tool_starts.last_mut() {
+            *tools += 1;
+        }
     }
 
     /// Ends the tool under construction; without a view it is [`UNKNOWN`] to searches.
     pub fn end_tool(&mut self) {
-        // Rows beyond 32 bits would have a terabyte of codes.
-        self.starts.push(self.scales.len() as u32);
+        self.open_part().end_tool();
+        if let Some(tools) = self.tool_starts.last_mut() {
+            *tools += 1;
+        }
     }
 
     /// Number of tools.
     pub fn tools(&self) -> usize {
-        self.starts.len() - 1
+        self.tool_starts.last().copied().unwrap_or_default()
     }
 
     /// Number of vectors.
     pub fn len(&self) -> usize {
-        self.scales.len()
+        self.row_starts.last().copied().unwrap_or_default()
     }
 
     /// True without vectors.
     pub fn is_empty(&self) -> bool {
-        self.scales.is_empty()
+        self.len() == 0
     }
 
     /// Length of each vector.
@@ -182,17 +294,46 @@ impl Vectors {
 
     /// The rows of a tool.
     pub fn rows_of(&self, tool: usize) -> Range<usize> {
-        self.starts[tool] as usize..self.starts[tool + 1] as usize
+        let number = self.part_of_tool(tool);
+        let first = self.row_starts[number];
+        let rows = self.parts[number].rows_of(tool - self.tool_starts[number]);
+        first + rows.start..first + rows.end
     }
 
     /// The text of each row.
-    pub fn hashes(&self) -> &[TextHash] {
-        &self.hashes
+    pub fn hashes(&self) -> impl Iterator<Item = &TextHash> {
+        self.parts.iter().flat_map(|part| &part.hashes)
+    }
+
+    /// The number of a tool's part.
+    fn part_of_tool(&self, tool: usize) -> usize {
+        // The first start is 0.
+        self.tool_starts.partition_point(|start| *start <= tool) - 1
+    }
+
+    /// A row's part, and its number within it.
+    fn part_of_row(&self, row: usize) -> (&Part, usize) {
+        let number = self.row_starts.partition_point(|start| *start <= row) - 1;
+        (&self.parts[number], row - self.row_starts[number])
+    }
+
+    /// The tool of a row.
+    fn tool_of_row(&self, row: usize) -> usize {
+        let number = self.row_starts.partition_point(|start| *start <= row) - 1;
+        let row = row - self.row_starts[number];
+        let ends = &self.parts[number].ends;
+        self.tool_starts[number] + ends.partition_point(|end| *end as usize <= row)
+    }
+
+    /// The value of code 1 in a row.
+    fn scale(&self, row: usize) -> f32 {
+        let (part, row) = self.part_of_row(row);
+        part.scales[row]
     }
 
     /// A row as floats.
     pub fn decoded(&self, row: usize) -> Vec<f32> {
-        let scale = self.scales[row];
+        let scale = self.scale(row);
         self.codes(row)
             .map(|code| f32::from(code) * scale)
             .collect()
@@ -252,11 +393,12 @@ impl Vectors {
 
     fn scanned_bytes(&self, precision: Precision) -> usize {
         match precision {
-            Precision::Rough => match self.condensed() {
-                Some(rows) => rows.leads.len(),
-                None => self.leads.len(),
-            },
-            Precision::Exact => self.leads.len() + self.rests.len(),
+            Precision::Rough if self.is_condensed => {
+                let parts = self.parts.iter();
+                parts.map(|part| self.scanned_leads(part).len()).sum()
+            }
+            Precision::Rough => self.len() * self.leading,
+            Precision::Exact => self.len() * self.dimensions,
         }
     }
 
@@ -334,7 +476,8 @@ impl Vectors {
     /// The median of the rows' values of code 1; 1 without rows.
     fn median_scale(&self) -> f32 {
         // Not the mean: a vector of zeros has a scale of 1, a hundred times that of others.
-        let mut scales = self.scales.clone();
+        let parts = self.parts.iter();
+        let mut scales: Vec<f32> = parts.flat_map(|part| part.scales.iter().copied()).collect();
         let middle = scales.len() / 2;
         if scales.is_empty() {
             return 1.0;
@@ -343,12 +486,14 @@ impl Vectors {
     }
 
     fn lead(&self, row: usize) -> &[i8] {
-        &self.leads[row * self.leading..(row + 1) * self.leading]
+        let (part, row) = self.part_of_row(row);
+        &part.leads[row * self.leading..(row + 1) * self.leading]
     }
 
     fn rest(&self, row: usize) -> &[i8] {
         let width = self.dimensions - self.leading;
-        &self.rests[row * width..(row + 1) * width]
+        let (part, row) = self.part_of_row(row);
+        &part.rests[row * width..(row + 1) * width]
     }
 
     fn codes(&self, row: usize) -> impl Iterator<Item = i8> {

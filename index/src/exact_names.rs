@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use crate::hit::NameMatch;
+use crate::moves::{GONE, Moves};
 use crate::text::{self, term_hash as hash};
 use crate::tool::ToolId;
 
@@ -37,6 +38,21 @@ impl Names {
         names.exact.par_sort_unstable();
         names.suffix.par_sort_unstable();
         names
+    }
+
+    /// The names after these moves, with those of new tools.
+    pub fn moved(&self, moves: &Moves, added: &[&ToolId]) -> Self {
+        let positions = moves.new_positions();
+        let mut new = Names::default();
+        for (id, position) in added.iter().zip(moves.added_positions()) {
+            new = new.with(NamesOf::new(position as u32, id));
+        }
+        new.exact.sort_unstable();
+        new.suffix.sort_unstable();
+        Names {
+            exact: merged(&self.exact, &positions, &new.exact),
+            suffix: merged(&self.suffix, &positions, &new.suffix),
+        }
     }
 
     /// The tools that this text names, each with its best kind of match.
@@ -78,6 +94,25 @@ impl Names {
         self.suffix.append(&mut other.suffix);
         self
     }
+}
+
+/// The entries of tools that stay, under their new positions, and the new ones, ascending.
+fn merged(former: &[Entry], positions: &[u32], new: &[Entry]) -> Vec<Entry> {
+    let mut entries = Vec::with_capacity(former.len() + new.len());
+    let mut new = new.iter().copied().peekable();
+    for &(hash, tool) in former {
+        let position = positions[tool as usize];
+        if position == GONE {
+            continue;
+        }
+        // Tools that stay keep their order, so that entries of one hash do.
+        while let Some(entry) = new.next_if(|entry| *entry < (hash, position)) {
+            entries.push(entry);
+        }
+        entries.push((hash, position));
+    }
+    entries.extend(new);
+    entries
 }
 
 /// What a query asks for, if it is a name.

@@ -10,6 +10,7 @@
 //! stamp of its settings, and rebuilt otherwise.
 
 mod bm25;
+mod directory;
 mod frequencies;
 mod fuzzy;
 mod manifest;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 use tantivy::directory::{Directory, RamDirectory};
+use tantivy::indexer::IndexWriterOptions;
 use tantivy::merge_policy::{LogMergePolicy, MergePolicy, NoMergePolicy};
 use tantivy::schema::{
     FAST, Field as TantivyField, INDEXED, IndexRecordOption, Schema, TextFieldIndexing, TextOptions,
@@ -30,10 +32,11 @@ use tantivy::schema::{
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer, TokenizerManager, WhitespaceTokenizer};
 use tantivy::{Index, IndexSettings, IndexWriter, ReloadPolicy, TantivyDocument};
 
-pub use bm25::{Added, LexicalSearcher, Origin, QueryTerms, Scored};
+pub use bm25::{Added, Changed, LexicalSearcher, Origin, QueryTerms, Scored};
 pub use frequencies::Frequencies;
 pub use statistics::{CatalogStatistics, NearWord};
 
+use self::directory::UnsyncedDirectory;
 use crate::document::{Field, Weights, field_text};
 use crate::error::{Error, Result};
 use crate::text;
@@ -47,6 +50,10 @@ const LAYOUT_VERSION: u32 = 2;
 
 /// Memory of the index writer before it writes a segment; 19,000 tools fit.
 const WRITER_MEMORY_BYTES: usize = 64 << 20;
+
+/// The same for a writer of few tools: a table of a size that depends on it is filled and read in every
+/// commit. The least that tantivy takes.
+const SMALL_WRITER_MEMORY_BYTES: usize = 15_000_000;
 
 /// An index up to this size is read into memory: that of some 3,000 tools.
 const SMALL_INDEX_BYTES: u64 = 1 << 20;
@@ -259,7 +266,7 @@ impl LexicalIndex {
         let index = Index::builder()
             .schema(schema)
             .settings(IndexSettings::default())
-            .create_in_dir(dir)
+            .open_or_create(UnsyncedDirectory::open(dir).or_derived(Some(dir))?)
             .or_derived(Some(dir))?;
         Ok(LexicalIndex {
             index: with_tokenizers(index),
@@ -309,7 +316,8 @@ impl LexicalIndex {
     /// # Errors
     /// As [`LexicalIndex::open`].
     pub fn reopen(dir: &Path, stamp: &str) -> Result<Self> {
-        let index = Index::open_in_dir(dir).or_derived(Some(dir))?;
+        let folder = UnsyncedDirectory::open(dir).or_derived(Some(dir))?;
+        let index = Index::open(folder).or_derived(Some(dir))?;
         LexicalIndex::checked(index, dir, stamp)
     }
 
@@ -335,12 +343,28 @@ impl LexicalIndex {
     /// # Errors
     /// [`Error::Derived`].
     pub fn writer(&self) -> Result<LexicalWriter> {
-        let writer = self
-            .index
+        self.writer_with(WRITER_MEMORY_BYTES)
+    }
+
+    /// As [`LexicalIndex::writer`], for commits of few tools.
+    ///
+    /// # Errors
+    /// [`Error::Derived`].
+    pub fn small_writer(&self) -> Result<LexicalWriter> {
+        self.writer_with(SMALL_WRITER_MEMORY_BYTES)
+    }
+
+    fn writer_with(&self, memory: usize) -> Result<LexicalWriter> {
+        let options = IndexWriterOptions::builder()
             // Analysis, the expensive part, is done in parallel before; several threads would write
             // a segment each in every commit.
-            .writer_with_num_threads(1, WRITER_MEMORY_BYTES)
-            .or_derived(self.path.as_deref())?;
+            .num_worker_threads(1)
+            // One merge is made at a time.
+            .num_merge_threads(1)
+            .memory_budget_per_thread(memory)
+            .build();
+        let writer = self.index.writer_with_options(options);
+        let writer: IndexWriter = writer.or_derived(self.path.as_deref())?;
         // Segments are merged within a commit and not in the background, so that the files on disk
         // are those of the manifest.
         writer.set_merge_policy(Box::new(NoMergePolicy));
@@ -361,6 +385,26 @@ impl LexicalIndex {
         settings: &LexicalSettings,
     ) -> Result<LexicalSearcher> {
         self.searcher_within(ordinals, settings, None)
+    }
+
+    /// As [`LexicalIndex::searcher`], from a snapshot of this index before a change. Reads only the
+    /// segments that are new since.
+    ///
+    /// # Errors
+    /// As [`LexicalIndex::searcher`].
+    pub fn searcher_after(
+        &self,
+        former: &LexicalSearcher,
+        settings: &LexicalSettings,
+        changed: &Changed<'_>,
+    ) -> Result<LexicalSearcher> {
+        let folder = self.path.as_deref();
+        let segments = self.index.searchable_segments().or_derived(folder)?;
+        let found = former.changed(&segments, settings, changed);
+        match found.or_derived(folder)? {
+            Some(found) => Ok(found),
+            None => Err(failed(folder, "it does not hold the catalog's tools")),
+        }
     }
 
     /// As [`LexicalIndex::searcher`], for some tools of a larger catalog, which are scored by the

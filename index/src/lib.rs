@@ -44,6 +44,7 @@ pub mod database;
 mod error;
 mod files;
 mod checked_file;
+mod moves;
 mod schema;
 mod kind;
 mod tool;

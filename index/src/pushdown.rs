@@ -27,7 +27,7 @@ use crate::language::Language;
 use crate::lexical::{Analysis, Entry, Frequencies, LexicalIndex, LexicalSearcher};
 use crate::query::{Filter, Query};
 use crate::ranker::features::Sample;
-use crate::search::{DenseLeg, Row, Searcher, ToolLanguages, Words, words};
+use crate::search::{DenseLeg, Row, Rows, Searcher, ToolLanguages, ToolRows, Words, words};
 use crate::snapshot;
 use crate::tool::{Tool, ToolId};
 use crate::tools_db::{StoredEnrichment, StoredTool};
@@ -178,11 +178,13 @@ impl Searcher {
     ) -> Searcher {
         let ids: Vec<&ToolId> = rows.iter().map(|row| &row.stored.id).collect();
         let names = Arc::new(Names::new(&ids));
+        let rows = Rows::from(rows);
         Searcher {
             version: self.version.clone(),
             followed: self.followed.clone(),
             settings: self.settings.clone(),
-            tool_rows: crate::search::ToolRows::of(&rows),
+            row_bytes: 0,
+            tool_rows: Arc::new(ToolRows::of(&rows)),
             unsaved_tools: 0,
             is_verified: AtomicBool::new(true),
             memory_bytes: 0,
@@ -352,16 +354,17 @@ impl Part {
         let entries =
             entries.map(|(row, analysis)| Entry::new(row.stored.key, analysis, &frequencies));
         let lexical = LexicalIndex::of_entries(entries)?.searcher_within(
-            &words::ordinals(&self.rows),
+            &words::ordinals(self.rows.iter()),
             &base.settings.lexical,
             Some(Arc::clone(&statistics)),
         )?;
         let none = HashMap::new();
         let without_texts = 1.0 - statistics.enriched as f32 / statistics.tools.max(1) as f32;
         let mut legs = Vec::with_capacity(base.legs.len());
+        let rows = Rows::from(self.rows.clone());
         for embedder in base.embedders() {
             let vectors = vectors.get(embedder.id()).unwrap_or(&none);
-            let leg = snapshot::leg_of_part(embedder, &self.rows, vectors, without_texts)?;
+            let leg = snapshot::leg_of_part(embedder, &rows, vectors, without_texts)?;
             // Tools that are elsewhere may wait for their vectors too.
             let pending = statistics.pending.get(embedder.id()).copied();
             legs.push(DenseLeg {

@@ -23,6 +23,7 @@ mod probe;
 mod request;
 mod rerank;
 mod row;
+mod rows;
 mod scoring;
 mod spelling;
 mod tool_rows;
@@ -66,6 +67,7 @@ pub use probe::{Probe, ProbeTerm, ProbeVector, SwitchedOff, TextTerms};
 use request::{QueryVectors, RequestTexts};
 pub use rerank::RankerSample;
 pub(crate) use row::Row;
+pub(crate) use rows::Rows;
 use scoring::RequestScores;
 pub(crate) use tool_rows::ToolRows;
 pub(crate) use translation::Translator;
@@ -85,9 +87,11 @@ pub struct Searcher {
     pub(crate) followed: Option<Followed>,
     pub(crate) settings: Settings,
     /// Every tool, by id, so that a row's position also breaks ties.
-    pub(crate) rows: Vec<Arc<Row>>,
+    pub(crate) rows: Rows,
+    /// Bytes that they take, about.
+    pub(crate) row_bytes: usize,
     /// Which of them are tools.
-    pub(crate) tool_rows: ToolRows,
+    pub(crate) tool_rows: Arc<ToolRows>,
     /// How many of them the file of all tools lacks.
     pub(crate) unsaved_tools: usize,
     /// True once all of them were read from the database, and not only from that file.
@@ -470,7 +474,7 @@ impl Searcher {
 
     /// The position of a tool.
     fn position(&self, id: &ToolId) -> Option<usize> {
-        self.rows.binary_search_by(|row| row.stored.id.cmp(id)).ok()
+        self.rows.position(id)
     }
 
     /// Every tool, by id, without items of other kinds.
@@ -492,7 +496,7 @@ impl Searcher {
     /// Number of items by kind, of the kinds that there are.
     pub fn count_by_kind(&self) -> BTreeMap<Kind, usize> {
         let mut counts = BTreeMap::new();
-        for row in &self.rows {
+        for row in self.rows.iter() {
             *counts.entry(row.kind).or_insert(0) += 1;
         }
         counts
@@ -523,12 +527,10 @@ impl Searcher {
     /// The ids after this one (exclusive), in order: one page of a list with a cursor.
     pub fn ids_after<'a>(&'a self, after: Option<&str>) -> impl Iterator<Item = &'a ToolId> + 'a {
         let first = match after {
-            Some(after) => self
-                .rows
-                .partition_point(|row| row.stored.id.as_str() <= after),
+            Some(after) => self.rows.first_not(|id| id.as_str() <= after),
             None => 0,
         };
-        self.rows[first..].iter().map(|row| &row.stored.id)
+        self.rows.iter_from(first).map(|row| &row.stored.id)
     }
 
     /// Every tag with the number of its tools: the most frequent first, equal ones by name. Counted
@@ -641,7 +643,7 @@ impl Searcher {
         // Rows and ids are in the same order, so one pass over both finds those that are in both.
         let mut ids = filter.ids.iter().peekable();
         let mut allowed = Vec::with_capacity(self.rows.len());
-        for row in &self.rows {
+        for row in self.rows.iter() {
             let id = row.stored.id.as_str();
             while ids.next_if(|listed| listed.as_str() < id).is_some() {}
             let is_listed =
@@ -923,9 +925,9 @@ fn requested_parts(query: &Query, mode: Mode) -> Parts {
     }
 }
 
-fn count_tags(rows: &[Arc<Row>]) -> Vec<(String, usize)> {
+fn count_tags(rows: &Rows) -> Vec<(String, usize)> {
     let mut numbers: HashMap<&str, usize> = HashMap::new();
-    for row in rows {
+    for row in rows.iter() {
         for tag in &row.labels().tags {
             *numbers.entry(tag).or_default() += 1;
         }

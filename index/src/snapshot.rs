@@ -1,34 +1,41 @@
 //! Builds a [`Searcher`] from the store: reads one consistent state and reuses the unchanged parts
-//! of the previous snapshot.
+//! of the previous snapshot. After a commit of a few tools, [`changed`] makes it of the previous one
+//! and of these tools alone.
 
-use std::borrow::Cow;
+mod changed;
+mod legs;
+
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use rayon::prelude::*;
-
 use crate::companions::Companions;
 use crate::cost::CostModel;
-use crate::dense::{Graph, RowsByText, TextHash, VectorFile, Vectors};
+use crate::dense::TextHash;
 use crate::document::{self, View};
 use crate::duplicates::{Duplicates, Fingerprint};
-use crate::embed::{Embedder, Languages};
+use crate::embed::Embedder;
 use crate::error::{Error, Result};
 use crate::exact_names::Names;
 use crate::lexical::LexicalSearcher;
 use crate::owner_words::WordIndex;
 use crate::ranker::{self, Ranker};
 use crate::search::{
-    DenseLeg, LegVectors, OwnRanker, Row, SavedVectors, Searcher, ToolLanguages, ToolRows, Words,
-    words,
+    DenseLeg, OwnRanker, Row, Rows, Searcher, ToolLanguages, ToolRows, Words, words,
 };
 use crate::settings::{Options, Settings};
 use crate::tool::ToolId;
 use crate::tools_db::{
     EnrichmentSum, Followed, StoredTool, ToolsDb, Version, text_hash, tool_file,
 };
+
+pub(crate) use changed::Change;
+use legs::{
+    Known, VectorFiles, is_for_other_languages, is_large, leg, previous_leg, vector_file,
+    vector_files, vectors_left_in_file,
+};
+pub(crate) use legs::{leg_of_part, no_vectors};
 
 /// The prefix of graphs' folders, and the extension of vector files.
 pub(crate) const GRAPH_PREFIX: &str = "graph-";
@@ -53,8 +60,6 @@ pub(crate) fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
 }
 
-/// Rows embedded at once, in parallel; only these are in memory twice.
-const CHUNK: usize = 1024;
 /// A file of tools or vectors is rewritten when it lacks more than this many and more than a
 /// twentieth of all. Reading one from the database takes some microseconds more, and a second copy
 /// of each takes disk. Writing 50,000 vectors takes 20 ms.
@@ -73,7 +78,12 @@ pub(crate) struct Loaded {
     pub(crate) version: Version,
     followed: Option<Followed>,
     pub(crate) settings: Settings,
-    pub(crate) rows: Vec<Arc<Row>>,
+    pub(crate) rows: Rows,
+    /// Bytes that they take, about.
+    row_bytes: usize,
+    tool_rows: Arc<ToolRows>,
+    /// What it is made of, if that is the previous snapshot and changed rows.
+    pub(crate) change: Option<Change>,
     /// How many of them the file of all tools lacks.
     unsaved_tools: usize,
     /// True if none of them was read from that file alone.
@@ -139,6 +149,7 @@ impl Loaded {
             unsaved: unsaved_tools,
             is_verified,
         } = rows;
+        let rows = Rows::from(rows);
         let languages = Arc::new(ToolLanguages::of(&rows));
         let names = names(&rows, previous);
         let duplicates = duplicates(&rows, previous);
@@ -175,7 +186,10 @@ impl Loaded {
             version,
             followed,
             settings,
+            row_bytes: rows.iter().map(|row| bytes_of(row)).sum(),
+            tool_rows: Arc::new(ToolRows::of(&rows)),
             rows,
+            change: None,
             unsaved_tools,
             is_verified,
             languages,
@@ -203,7 +217,7 @@ impl Loaded {
 
     /// Positions by store key. The lexical index names tools by their store key.
     pub(crate) fn ordinals(&self) -> HashMap<u64, u32> {
-        words::ordinals(&self.rows)
+        words::ordinals(self.rows.iter())
     }
 
     /// The legs that are large enough for a graph and have no usable one. Those of instant embedders
@@ -225,7 +239,7 @@ impl Loaded {
             if leg.embedder.is_instant() {
                 continue;
             }
-            let embedded: HashSet<TextHash> = leg.vectors.get().hashes().iter().copied().collect();
+            let embedded: HashSet<TextHash> = leg.vectors.get().hashes().copied().collect();
             let texts = pending_texts(&self.rows, leg.embedder.views(), &embedded);
             pending.push((texts, Arc::clone(&leg.embedder)));
         }
@@ -273,11 +287,7 @@ impl Loaded {
 
     /// Bytes in memory without the lexical index, about, once all tools were ranked.
     fn memory_bytes(&self) -> usize {
-        let mut bytes = CATALOG_BYTES;
-        for row in &self.rows {
-            let texts = row.stored.texts.len() * size_of::<TextHash>();
-            bytes += row.stored.json.len() + texts + TOOL_BYTES;
-        }
+        let mut bytes = CATALOG_BYTES + self.row_bytes;
         for leg in &self.legs {
             bytes += leg.vectors.memory_bytes();
         }
@@ -289,13 +299,14 @@ impl Loaded {
         Searcher {
             memory_bytes: self.memory_bytes() + lexical.memory_bytes(),
             needs_writer: self.is_of_former_version
-                || self.legs.iter().any(|leg| leg.lacks_texts)
+                || self.legs.iter().any(|leg| leg.lacking > 0)
                 || self.legs_without_graph().next().is_some(),
             version: self.version,
             followed: self.followed,
             settings: self.settings,
-            tool_rows: ToolRows::of(&self.rows),
+            tool_rows: self.tool_rows,
             rows: self.rows,
+            row_bytes: self.row_bytes,
             unsaved_tools: self.unsaved_tools,
             is_verified: AtomicBool::new(self.is_verified),
             languages: self.languages,
@@ -317,6 +328,12 @@ impl Loaded {
             boosted: OnceLock::new(),
         }
     }
+}
+
+/// Bytes in memory of a row, about, once its tool was ranked.
+fn bytes_of(row: &Row) -> usize {
+    let texts = row.stored.texts.len() * size_of::<TextHash>();
+    row.stored.json.len() + texts + TOOL_BYTES
 }
 
 /// The settings stored with a catalog.
@@ -393,9 +410,9 @@ pub(crate) type PendingTexts = Vec<(TextHash, String)>;
 
 /// The texts of these rows that this model has no vector of, with their hashes. Shortest first, so
 /// that the texts of a batch are of similar length and need little padding.
-fn pending_texts(rows: &[Arc<Row>], views: &[View], embedded: &HashSet<TextHash>) -> PendingTexts {
+fn pending_texts(rows: &Rows, views: &[View], embedded: &HashSet<TextHash>) -> PendingTexts {
     let mut pending: HashMap<TextHash, String> = HashMap::new();
-    for row in rows {
+    for row in rows.iter() {
         // By the hashes first, since making the texts takes parsing the tool.
         let mut hashes = row.stored.embedded_texts(views);
         if hashes.all(|hash| embedded.contains(&hash)) {
@@ -460,7 +477,8 @@ fn rows(
         let tools = tools(store, dir)?;
         let mut all = Vec::with_capacity(tools.all.len());
         for stored in tools.all {
-            all.push(row(store, stored, owner_words, &enrichments)?);
+            let has_enrichment = enrichments.contains_key(&stored.key);
+            all.push(row(store, stored, owner_words, has_enrichment)?);
         }
         return Ok(Present {
             all,
@@ -477,7 +495,8 @@ fn rows(
             Some(known) if is_current(known, &enrichments) => Arc::clone(known),
             _ => {
                 unsaved += 1;
-                row(store, store.tool(key)?, owner_words, &enrichments)?
+                let has_enrichment = enrichments.contains_key(&key);
+                row(store, store.tool(key)?, owner_words, has_enrichment)?
             }
         });
     }
@@ -493,13 +512,13 @@ fn row(
     store: &ToolsDb,
     mut stored: StoredTool,
     owner_words: Option<&WordIndex>,
-    enrichments: &HashMap<u64, EnrichmentSum>,
+    has_enrichment: bool,
 ) -> Result<Arc<Row>> {
     if let Some(words) = owner_words {
         stored.owner_texts = words.texts_of(&stored.id);
     }
     // Few tools have one, so most are not asked for.
-    if enrichments.contains_key(&stored.key) {
+    if has_enrichment {
         stored.enrichment = store.enrichment(stored.key)?.map(Box::new);
     }
     Ok(Arc::new(Row::new(stored)))
@@ -562,21 +581,21 @@ fn tools(store: &ToolsDb, dir: &Path) -> Result<Present<StoredTool>> {
 }
 
 /// The names of these rows; reused from the previous snapshot if the ids are the same.
-fn names(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<Names> {
+fn names(rows: &Rows, previous: Option<&Searcher>) -> Arc<Names> {
     match previous {
         Some(previous) if ids(rows).eq(ids(&previous.rows)) => Arc::clone(&previous.names),
         _ => Arc::new(Names::new(&ids(rows).collect::<Vec<_>>())),
     }
 }
 
-fn ids(rows: &[Arc<Row>]) -> impl Iterator<Item = &ToolId> {
+fn ids(rows: &Rows) -> impl Iterator<Item = &ToolId> {
     rows.iter().map(|row| &row.stored.id)
 }
 
 /// The near-duplicates of the previous snapshot, if it has looked for them and all ids and
 /// fingerprints are the same; else to be looked for on first use.
-fn duplicates(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<OnceLock<Duplicates>> {
-    fn fingerprints(rows: &[Arc<Row>]) -> impl Iterator<Item = (&ToolId, Option<&Fingerprint>)> {
+fn duplicates(rows: &Rows, previous: Option<&Searcher>) -> Arc<OnceLock<Duplicates>> {
+    fn fingerprints(rows: &Rows) -> impl Iterator<Item = (&ToolId, Option<&Fingerprint>)> {
         rows.iter()
             .map(|row| (&row.stored.id, row.stored.fingerprint.as_ref()))
     }
@@ -606,468 +625,16 @@ fn companions(positions: &[Option<usize>], previous: Option<&Searcher>) -> Arc<C
 
 /// Each row's position in a previous snapshot, if that has the same row. Both are in the order of
 /// ids.
-fn previous_positions(rows: &[Arc<Row>], previous: &[Arc<Row>]) -> Vec<Option<usize>> {
+fn previous_positions(rows: &Rows, previous: &Rows) -> Vec<Option<usize>> {
     let mut positions = Vec::with_capacity(rows.len());
-    let mut at = 0;
-    for row in rows {
-        while at < previous.len() && previous[at].stored.id < row.stored.id {
-            at += 1;
-        }
-        let is_same = at < previous.len() && Arc::ptr_eq(&previous[at], row);
-        positions.push(is_same.then_some(at));
+    let mut former = previous.iter().enumerate().peekable();
+    for row in rows.iter() {
+        while former
+            .next_if(|(_, former)| former.stored.id < row.stored.id)
+            .is_some()
+        {}
+        let same = former.next_if(|(_, former)| Arc::ptr_eq(former, row));
+        positions.push(same.map(|(position, _)| position));
     }
     positions
-}
-
-/// The leg of this number and embedder in a previous snapshot.
-fn previous_leg<'a>(
-    previous: Option<&'a Searcher>,
-    number: usize,
-    embedder: &dyn Embedder,
-) -> Option<&'a DenseLeg> {
-    let leg = previous?.legs.get(number)?;
-    // The catalog may have got other embedders since.
-    (leg.embedder.id() == embedder.id()).then_some(leg)
-}
-
-/// A leg of the previous snapshot, and each row's position in it.
-type PreviousLeg<'a> = (&'a DenseLeg, &'a [Option<usize>]);
-
-/// The vectors that need neither be computed nor read from the database.
-enum Known<'a> {
-    Previous(PreviousLeg<'a>),
-    /// Without a previous snapshot.
-    Saved(VectorFile),
-    Nothing,
-}
-
-/// The file of each embedder, where there is an intact one.
-type VectorFiles = Vec<Option<VectorFile>>;
-
-/// Reads the files of these embedders' vectors at the same time, apart from those that may stay in
-/// their files.
-fn vector_files(dir: &Path, embedders: &[Arc<dyn Embedder>]) -> VectorFiles {
-    let load = |embedder: &Arc<dyn Embedder>| match is_for_other_languages(embedder.as_ref()) {
-        true => None,
-        false => vector_file(&vector_file_path(dir, embedder.as_ref()), embedder.as_ref()),
-    };
-    embedders.par_iter().map(load).collect()
-}
-
-/// The vectors of an intact file of this embedder.
-fn vector_file(path: &Path, embedder: &dyn Embedder) -> Option<VectorFile> {
-    let (dimensions, leading) = (embedder.dimensions(), embedder.leading_dimensions());
-    VectorFile::load(path, embedder.id(), dimensions, leading).ok()
-}
-
-/// Vectors of this embedder, without tools yet.
-pub(crate) fn no_vectors(embedder: &dyn Embedder) -> Vectors {
-    Vectors::with_leading(embedder.dimensions(), embedder.leading_dimensions())
-}
-
-/// The texts that an embedder embeds of each row.
-fn texts_of<'a>(
-    rows: &'a [Arc<Row>],
-    embedder: &'a dyn Embedder,
-) -> impl Iterator<Item = impl Iterator<Item = TextHash>> {
-    rows.iter()
-        .map(|row| row.stored.embedded_texts(embedder.views()))
-}
-
-fn is_for_other_languages(embedder: &dyn Embedder) -> bool {
-    embedder.is_instant() && embedder.languages() == Languages::OtherThanEnglish
-}
-
-/// The vectors of such an embedder if they can stay in their file until a request needs them:
-/// requests in English over English tools do without.
-fn vectors_left_in_file(
-    path: &Path,
-    embedder: &Arc<dyn Embedder>,
-    rows: &[Arc<Row>],
-    languages: &ToolLanguages,
-) -> Option<SavedVectors> {
-    if !languages.are_english() {
-        return None;
-    }
-    let (dimensions, leading) = (embedder.dimensions(), embedder.leading_dimensions());
-    let texts = texts_of(rows, embedder.as_ref()).flatten();
-    let count = VectorFile::count_of_same(path, embedder.id(), dimensions, leading, texts);
-    let len = count.ok()?;
-    let (path, embedder, rows) = (path.to_owned(), Arc::clone(embedder), rows.to_vec());
-    Some(SavedVectors {
-        len,
-        memory_bytes: Vectors::bytes_of(rows.len(), len, dimensions),
-        read: Box::new(move || vectors_of_file(&path, embedder.as_ref(), &rows)),
-    })
-}
-
-/// The vectors of a file that had exactly those of these rows. Where it has since been damaged, or
-/// replaced by that of another commit, they are computed.
-fn vectors_of_file(path: &Path, embedder: &dyn Embedder, rows: &[Arc<Row>]) -> Vectors {
-    let texts = texts_of(rows, embedder);
-    match vector_file(path, embedder) {
-        Some(file) => {
-            if let Ok(vectors) = file.into_vectors_of(texts) {
-                return with_written_texts(vectors, embedder, rows);
-            }
-        }
-        // A damaged file looks good until it is read; without one the next opening writes it.
-        None => drop(std::fs::remove_file(path)),
-    }
-    let mut vectors = no_vectors(embedder);
-    for row in rows {
-        // No instant embedder is known to fail. A tool without vectors is found by words.
-        for (text, vector) in computed(embedder, row).unwrap_or_default() {
-            let _ = vectors.push(embedder.id(), text, &vector);
-        }
-        vectors.end_tool();
-    }
-    with_written_texts(vectors, embedder, rows)
-}
-
-/// Vectors of these rows that know which of them are of texts that a language model wrote.
-fn with_written_texts(mut vectors: Vectors, embedder: &dyn Embedder, rows: &[Arc<Row>]) -> Vectors {
-    let counts = rows.iter().map(|row| row.stored.written_texts());
-    vectors.set_written_texts(embedder.views().len(), counts);
-    vectors
-}
-
-fn leg(
-    store: &ToolsDb,
-    dir: &Path,
-    embedder: &Arc<dyn Embedder>,
-    rows: &[Arc<Row>],
-    settings: &Settings,
-    known: Known<'_>,
-) -> Result<DenseLeg> {
-    // Vectors of instant embedders are not in the database, and have no graph.
-    let model = match embedder.is_instant() {
-        true => None,
-        false => store.model(embedder.id(), embedder.dimensions())?,
-    };
-    let known = match known {
-        Known::Saved(file) => match file.into_vectors_of(texts_of(rows, embedder.as_ref())) {
-            Ok(vectors) => {
-                return Ok(finished_leg(dir, embedder, rows, settings, vectors, model));
-            }
-            // It does not have exactly those of these tools, so each is looked up in it.
-            Err(file) => Known::Saved(*file),
-        },
-        known => known,
-    };
-    if embedder.is_instant() {
-        return instant_leg(embedder, rows, &known);
-    }
-    let read = slow_vectors(store, embedder.as_ref(), model, rows, &known)?;
-    Ok(DenseLeg {
-        damaged: read.damaged,
-        unsaved: read.unsaved,
-        ..finished_leg(dir, embedder, rows, settings, read.vectors, model)
-    })
-}
-
-/// The leg with these vectors, with its model's graph where there is one.
-fn finished_leg(
-    dir: &Path,
-    embedder: &Arc<dyn Embedder>,
-    rows: &[Arc<Row>],
-    settings: &Settings,
-    vectors: Vectors,
-    model: Option<u64>,
-) -> DenseLeg {
-    let mut graph = None;
-    if let Some(model) = model
-        && is_large(settings, embedder.as_ref(), vectors.len())
-    {
-        // Without an intact one all vectors are compared, until a writer builds it again.
-        graph = Graph::load(&graph_dir(dir, model), embedder.id(), &vectors).ok();
-    }
-    DenseLeg {
-        graph,
-        ..leg_without_graph(embedder, rows, vectors)
-    }
-}
-
-/// True for so many vectors of an embedder that a graph is used.
-fn is_large(settings: &Settings, embedder: &dyn Embedder, vectors: usize) -> bool {
-    let least = match settings.graph_min_vectors {
-        Some(least) => least,
-        None => embedder.profile().graph_min_vectors(),
-    };
-    vectors >= least
-}
-
-fn leg_without_graph(
-    embedder: &Arc<dyn Embedder>,
-    rows: &[Arc<Row>],
-    vectors: Vectors,
-) -> DenseLeg {
-    let (mut pending, mut lacks_texts) = (0, false);
-    for (position, row) in rows.iter().enumerate() {
-        let found = vectors.rows_of(position).len();
-        // Without the vectors of its enrichment and its aliases a tool is found as any other.
-        if found < row.stored.texts_of(embedder.views()).count() {
-            pending += 1;
-        }
-        // One such tool is enough: counting the texts of another takes hashing its aliases.
-        lacks_texts = lacks_texts || found < row.stored.embedded_texts(embedder.views()).count();
-    }
-    DenseLeg {
-        pending,
-        lacks_texts,
-        ..DenseLeg::new(
-            embedder,
-            with_written_texts(vectors, embedder.as_ref(), rows),
-        )
-    }
-}
-
-/// The leg of an instant embedder, which is faster than reading vectors from the database. Vectors
-/// come from the previous snapshot or from a file beside the index; missing ones are computed. No
-/// tool is ever pending.
-fn instant_leg(
-    embedder: &Arc<dyn Embedder>,
-    rows: &[Arc<Row>],
-    known: &Known<'_>,
-) -> Result<DenseLeg> {
-    let lookup = Lookup::new(embedder.as_ref(), known);
-    let mut vectors = lookup.empty();
-    let mut unsaved = lookup.unsaved();
-    for (number, chunk) in rows.chunks(CHUNK).enumerate() {
-        let first = number * CHUNK;
-        let mut missing = Vec::new();
-        for (position, row) in (first..).zip(chunk) {
-            if !lookup.has(position, row) {
-                missing.push(row);
-            }
-        }
-        let mut computed = compute(embedder.as_ref(), &missing)?.into_iter();
-        for (position, row) in (first..).zip(chunk) {
-            if lookup.has(position, row) {
-                lookup.push_onto(&mut vectors, position, row);
-                continue;
-            }
-            // `computed` has the missing rows in the same order.
-            for (text, vector) in computed.next().unwrap_or_default() {
-                vectors.push(embedder.id(), text, &vector)?;
-                unsaved += 1;
-            }
-            vectors.end_tool();
-        }
-    }
-    Ok(DenseLeg {
-        unsaved,
-        ..DenseLeg::new(
-            embedder,
-            with_written_texts(vectors, embedder.as_ref(), rows),
-        )
-    })
-}
-
-/// The leg of rows that are some of a catalog's: an instant embedder embeds them, and a slow one has
-/// these vectors. Of all tools of the catalog, the share `without_texts` has no enrichment.
-pub(crate) fn leg_of_part(
-    embedder: &Arc<dyn Embedder>,
-    rows: &[Arc<Row>],
-    stored: &HashMap<TextHash, Vec<f32>>,
-    without_texts: f32,
-) -> Result<DenseLeg> {
-    let mut leg = match embedder.is_instant() {
-        true => instant_leg(embedder, rows, &Known::Nothing)?,
-        false => slow_leg_of_part(embedder, rows, stored)?,
-    };
-    if let LegVectors::InMemory(vectors) = &mut leg.vectors {
-        vectors.set_share_without_texts(without_texts);
-    }
-    Ok(leg)
-}
-
-fn slow_leg_of_part(
-    embedder: &Arc<dyn Embedder>,
-    rows: &[Arc<Row>],
-    stored: &HashMap<TextHash, Vec<f32>>,
-) -> Result<DenseLeg> {
-    let mut vectors = Lookup::new(embedder.as_ref(), &Known::Nothing).empty();
-    for row in rows {
-        push_row(&mut vectors, embedder.as_ref(), row, |hash| {
-            Ok(stored.get(hash).map(Cow::Borrowed))
-        })?;
-    }
-    Ok(leg_without_graph(embedder, rows, vectors))
-}
-
-/// Finds the known vectors of rows.
-struct Lookup<'a> {
-    embedder: &'a dyn Embedder,
-    previous: Option<PreviousLeg<'a>>,
-    saved: Option<(&'a VectorFile, RowsByText<'a>)>,
-}
-
-impl<'a> Lookup<'a> {
-    fn new(embedder: &'a dyn Embedder, known: &'a Known<'a>) -> Self {
-        let (previous, saved) = match known {
-            Known::Previous(previous) => (Some(*previous), None),
-            Known::Saved(file) => (None, Some((file, file.by_text()))),
-            Known::Nothing => (None, None),
-        };
-        Lookup {
-            embedder,
-            previous,
-            saved,
-        }
-    }
-
-    /// No vectors yet, with room for those of the previous snapshot.
-    fn empty(&self) -> Vectors {
-        match self.previous {
-            Some((leg, _)) => Vectors::with_capacity_of(leg.vectors.get()),
-            None => no_vectors(self.embedder),
-        }
-    }
-
-    /// How many vectors of the previous snapshot are not in the file.
-    fn unsaved(&self) -> usize {
-        match self.previous {
-            Some((leg, _)) => leg.unsaved,
-            None => 0,
-        }
-    }
-
-    /// True when all vectors of a row are known.
-    fn has(&self, position: usize, row: &Row) -> bool {
-        if let Some((leg, positions)) = self.previous {
-            let Some(previous) = positions[position] else {
-                return false;
-            };
-            // It may lack some: a slow embedder makes them after the commit.
-            let wanted = row.stored.embedded_texts(self.embedder.views()).count();
-            return leg.vectors.get().rows_of(previous).len() == wanted;
-        }
-        let Some((_, by_text)) = &self.saved else {
-            return false;
-        };
-        let mut texts = row.stored.embedded_texts(self.embedder.views());
-        texts.all(|text| by_text.find(&text).is_some())
-    }
-
-    /// Adds the vectors of a row that [`Lookup::has`] accepts.
-    fn push_onto(&self, vectors: &mut Vectors, position: usize, row: &Row) {
-        if let Some((leg, positions)) = self.previous
-            && let Some(previous) = positions[position]
-        {
-            return vectors.push_tool(leg.vectors.get(), previous);
-        }
-        if let Some((file, by_text)) = &self.saved {
-            for text in row.stored.embedded_texts(self.embedder.views()) {
-                if let Some(found) = by_text.find(&text) {
-                    vectors.push_row_of(file, found);
-                }
-            }
-        }
-        vectors.end_tool();
-    }
-}
-
-/// A row's texts with their vectors.
-type Computed = Vec<(TextHash, Vec<f32>)>;
-
-/// The vectors of these rows' texts, row by row.
-fn compute(embedder: &dyn Embedder, rows: &[&Arc<Row>]) -> Result<Vec<Computed>> {
-    rows.par_iter().map(|row| computed(embedder, row)).collect()
-}
-
-/// The vectors of a row's texts.
-fn computed(embedder: &dyn Embedder, row: &Row) -> Result<Computed> {
-    let Ok(tool) = row.stored.parse() else {
-        return Ok(Vec::new());
-    };
-    let texts = document::views(&tool);
-    let mut wanted = Vec::new();
-    for &view in embedder.views() {
-        // A catalog of an earlier version may lack the hashes of some.
-        if row.stored.texts.len() > view as usize {
-            wanted.push(texts[view as usize].as_str());
-        }
-    }
-    wanted.extend(row.stored.further_texts());
-    // In the same order as the texts.
-    let hashes = row.stored.embedded_texts(embedder.views());
-    Ok(hashes.zip(embedder.embed_tools(&wanted)?).collect())
-}
-
-/// Vectors of a slow embedder.
-struct SlowVectors {
-    vectors: Vectors,
-    /// Stored vectors that fail their checksum.
-    damaged: usize,
-    /// How many are not in the file.
-    unsaved: usize,
-}
-
-/// The vectors of these rows, read from the database where they are not known.
-fn slow_vectors(
-    store: &ToolsDb,
-    embedder: &dyn Embedder,
-    model: Option<u64>,
-    rows: &[Arc<Row>],
-    known: &Known<'_>,
-) -> Result<SlowVectors> {
-    let lookup = Lookup::new(embedder, known);
-    let mut vectors = lookup.empty();
-    let mut unsaved = lookup.unsaved();
-    // All at once where nothing is known, which is faster than one by one.
-    let (all, damaged) = match (known, model) {
-        (Known::Nothing, Some(model)) => store.vectors(model, embedder.dimensions())?,
-        _ => (HashMap::new(), 0),
-    };
-    let stored = |hash: &TextHash| match (known, model) {
-        (Known::Nothing, _) => Ok(all.get(hash).map(Cow::Borrowed)),
-        (_, Some(model)) => {
-            let vector = store.vector(model, embedder.dimensions(), hash)?;
-            Ok(vector.map(Cow::Owned))
-        }
-        (_, None) => Ok(None),
-    };
-    for (position, row) in rows.iter().enumerate() {
-        if lookup.has(position, row) {
-            lookup.push_onto(&mut vectors, position, row);
-            continue;
-        }
-        // New, changed, or embedded since.
-        let before = vectors.len();
-        push_row(&mut vectors, embedder, row, stored)?;
-        unsaved += vectors.len() - before;
-    }
-    Ok(SlowVectors {
-        vectors,
-        damaged,
-        unsaved,
-    })
-}
-
-/// Adds a row's vectors, as far as there are any. Those of texts beside its views come last, up to the
-/// first that is missing, and only after those of all views: each is known by its number.
-fn push_row<'a>(
-    vectors: &mut Vectors,
-    embedder: &dyn Embedder,
-    row: &Row,
-    vector_of: impl Fn(&TextHash) -> Result<Option<Cow<'a, Vec<f32>>>>,
-) -> Result<()> {
-    let mut has_all_views = true;
-    for hash in row.stored.texts_of(embedder.views()) {
-        match vector_of(hash)? {
-            Some(vector) => vectors.push(embedder.id(), *hash, &vector)?,
-            None => has_all_views = false,
-        }
-    }
-    if has_all_views {
-        for hash in row.stored.further_hashes() {
-            let Some(vector) = vector_of(&hash)? else {
-                break;
-            };
-            vectors.push(embedder.id(), hash, &vector)?;
-        }
-    }
-    vectors.end_tool();
-    Ok(())
 }

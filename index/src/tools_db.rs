@@ -237,6 +237,14 @@ impl ToolsDb {
         Ok(store)
     }
 
+    /// An empty connection, in the place of one that is kept.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn none() -> Result<Self> {
+        ToolsDb::new(Path::new(":memory:"), OpenFlags::default())
+    }
+
     fn new(path: &Path, flags: OpenFlags) -> Result<Self> {
         let connection =
             Connection::open_with_flags(path, flags).map_err(|e| store_error(path, e))?;
@@ -517,6 +525,14 @@ impl ToolsDb {
         let identity = self.meta("identity")?;
         let template = self.meta("template_version")?.unwrap_or_default();
         Ok(identity.map(|identity| format!("{identity}, template {template}")))
+    }
+
+    /// The key of the tool that has this id now.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn key(&self, id: &ToolId) -> Result<Option<u64>> {
+        Ok(self.key_and_hash(id)?.map(|(key, _)| key))
     }
 
     /// One tool.

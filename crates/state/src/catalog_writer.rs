@@ -160,7 +160,10 @@ impl CatalogStore for LocalStore {
             all_changes.push(applied.changes);
         }
         let generation = if is_changed {
-            writer.commit()?
+            let generation = writer.commit()?;
+            // The next change mostly comes soon.
+            writer.rest();
+            generation
         } else {
             // An empty commit would cost a new snapshot and a new generation. Dropping the writer
             // rolls its transaction back.

@@ -122,7 +122,7 @@ impl Graph {
         // random: where alike texts follow each other, as in a catalog, the library links each to
         // its neighbours alone, and most nodes are never reached.
         let mut by_hash: BTreeMap<TextHash, Vec<usize>> = BTreeMap::new();
-        for (row, hash) in vectors.hashes().iter().enumerate() {
+        for (row, hash) in vectors.hashes().enumerate() {
             by_hash.entry(*hash).or_default().push(row);
         }
         let (hashes, rows): (Vec<TextHash>, Vec<Vec<usize>>) = by_hash.into_iter().unzip();
@@ -239,7 +239,7 @@ impl Graph {
         }
         let mut rows = vec![Vec::new(); self.hashes.len()];
         let mut outside = Vec::new();
-        for (row, hash) in vectors.hashes().iter().enumerate() {
+        for (row, hash) in vectors.hashes().enumerate() {
             match nodes.get(hash) {
                 Some(&node) => rows[node].push(row),
                 None => outside.push(row),

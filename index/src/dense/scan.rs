@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::part::Part;
 use super::{UNKNOWN, Vectors};
 use crate::by_processor::by_processor;
 use crate::quantization::{add_dots, dot, scale_of};
@@ -76,20 +77,8 @@ pub(super) fn scores(
             task.push(scores);
         }
     }
-    let condensed = match precision {
-        Precision::Rough => vectors.condensed(),
-        Precision::Exact => None,
-    };
-    let (leads, scales, starts) = match condensed {
-        Some(rows) => (&rows.leads, &rows.scales, &rows.starts),
-        None => (&vectors.leads, &vectors.scales, &vectors.starts),
-    };
     let scan = Scan {
         vectors,
-        leads,
-        scales,
-        starts,
-        is_condensed: condensed.is_some(),
         views,
         precision,
     };
@@ -121,10 +110,15 @@ pub(super) fn refine(
         let mut count = 0;
         for &tool in tools {
             let rows = first_rows(vectors, tool, views);
+            if rows.is_empty() {
+                continue;
+            }
             count += rows.len();
-            let codes_of = |width: usize| rows.start * width..rows.end * width;
-            leads.extend_from_slice(&vectors.leads[codes_of(vectors.leading)]);
-            rests.extend_from_slice(&vectors.rests[codes_of(vectors.dimensions - vectors.leading)]);
+            // A tool's rows are in one part, one after another.
+            let (part, first) = vectors.part_of_row(rows.start);
+            let codes_of = |width: usize| first * width..(first + rows.len()) * width;
+            leads.extend_from_slice(&part.leads[codes_of(vectors.leading)]);
+            rests.extend_from_slice(&part.rests[codes_of(vectors.dimensions - vectors.leading)]);
         }
         for (query, scores) in queries.iter().zip(scores.iter_mut()) {
             let (lead, rest) = query.codes.split_at(vectors.leading);
@@ -136,7 +130,7 @@ pub(super) fn refine(
             for &tool in tools {
                 let rows = first_rows(vectors, tool, views);
                 let cosines = rows.zip(&mut products).map(|(row, &product)| {
-                    query.cosine(product, vectors.scales[row]) - vectors.discount(tool, row)
+                    query.cosine(product, vectors.scale(row)) - vectors.discount(tool, row)
                 });
                 scores[tool] = nearest_of(UNKNOWN, cosines);
             }
@@ -154,11 +148,7 @@ fn first_rows(vectors: &Vectors, tool: usize, views: usize) -> Range<usize> {
 pub(super) fn scores_of(vectors: &Vectors, query: &Encoded, rows: &[usize]) -> Vec<f32> {
     let mut scores = vec![UNKNOWN; vectors.tools()];
     for &row in rows {
-        // `starts` begins with 0, so at least one tool starts at or before any row.
-        let tool = vectors
-            .starts
-            .partition_point(|&start| start as usize <= row)
-            - 1;
+        let tool = vectors.tool_of_row(row);
         let cosine = cosine(vectors, query, row) - vectors.discount(tool, row);
         scores[tool] = scores[tool].max(cosine);
     }
@@ -184,16 +174,11 @@ pub(super) fn cosine(vectors: &Vectors, query: &Encoded, row: usize) -> f32 {
     let (lead, rest) = query.codes.split_at(vectors.leading);
     // Integer sums are exact, so that this is the cosine of a full scan to the bit.
     let product = dot(vectors.lead(row), lead) + dot(vectors.rest(row), rest);
-    query.cosine(product, vectors.scales[row])
+    query.cosine(product, vectors.scale(row))
 }
 
 struct Scan<'a> {
     vectors: &'a Vectors,
-    /// The rows that are scanned: those of the vectors, or condensed ones.
-    leads: &'a [i8],
-    scales: &'a [f32],
-    starts: &'a [u32],
-    is_condensed: bool,
     views: usize,
     precision: Precision,
 }
@@ -204,22 +189,27 @@ impl Scan<'_> {
         let tools = scores.first().map_or(0, |scores| scores.len());
         // One allocation for all blocks of a task.
         let mut buffers = (Vec::new(), Vec::new());
-        for start in (0..tools).step_by(TOOLS_PER_BLOCK) {
-            let block = start..tools.min(start + TOOLS_PER_BLOCK);
+        let mut start = 0;
+        let mut number = self.vectors.part_of_tool(first);
+        while start < tools {
+            let part = &self.vectors.parts[number];
+            let within = first + start - self.vectors.tool_starts[number];
+            let left = (tools - start).min(part.tools() - within);
+            let block = start..start + left.min(TOOLS_PER_BLOCK);
             for (query, scores) in queries.iter().zip(&mut scores) {
-                self.block(
-                    first + start,
-                    query,
-                    &mut buffers,
-                    &mut scores[block.clone()],
-                );
+                let scores = &mut scores[block.clone()];
+                self.block(part, within, query, &mut buffers, scores);
             }
+            start = block.end;
+            number += usize::from(block.len() == left);
         }
     }
 
-    /// As [`Scan::task`] for one query, with buffers for the rows' products and cosines.
+    /// As [`Scan::task`] for one query and tools of one part, with buffers for the rows' products and
+    /// cosines.
     fn block(
         &self,
+        part: &Part,
         first: usize,
         query: &Encoded,
         buffers: &mut (Vec<i32>, Vec<f32>),
@@ -227,42 +217,52 @@ impl Scan<'_> {
     ) {
         let (products, cosines) = buffers;
         let vectors = self.vectors;
-        let starts = &self.starts[first..=first + scores.len()];
-        let rows = starts[0] as usize..starts[scores.len()] as usize;
+        let condensed = match self.precision {
+            Precision::Rough => vectors.condensed(part),
+            Precision::Exact => None,
+        };
+        let (leads, scales, all_ends) = match condensed {
+            Some(rows) => (&rows.leads, &rows.scales, &rows.ends),
+            None => (&part.leads, &part.scales, &part.ends),
+        };
+        let ends = &all_ends[first..first + scores.len()];
+        let from = first.checked_sub(1).map_or(0, |before| all_ends[before]);
+        let rows = from as usize..ends.last().map_or(from, |end| *end) as usize;
         let (lead, rest) = query.codes.split_at(vectors.leading);
         products.clear();
         products.resize(rows.len(), 0);
         add_dots(
-            &self.leads[rows.start * lead.len()..rows.end * lead.len()],
+            &leads[rows.start * lead.len()..rows.end * lead.len()],
             lead,
             products,
         );
         if self.precision == Precision::Exact {
             add_dots(
-                &vectors.rests[rows.start * rest.len()..rows.end * rest.len()],
+                &part.rests[rows.start * rest.len()..rows.end * rest.len()],
                 rest,
                 products,
             );
         }
         cosines.clear();
         cosines.resize(rows.len(), 0.0);
-        scale(products, &self.scales[rows.clone()], query, cosines);
-        if self.is_condensed {
-            vectors.discount_condensed(rows.clone(), cosines);
-        } else {
-            vectors.discount_all(first, scores.len(), cosines);
+        scale(products, &scales[rows.clone()], query, cosines);
+        match condensed {
+            Some(condensed) => vectors.discount_condensed(condensed, rows.clone(), cosines),
+            None => vectors.discount_all(part, first, scores.len(), cosines),
         }
         // Mostly all tools have equally many rows, a number that the compiler then knows.
-        match rows_of_each(starts).filter(|&rows| rows <= self.views) {
+        match rows_of_each(from, ends).filter(|&rows| rows <= self.views) {
             Some(1) => raise_all::<1>(cosines, scores),
             Some(2) => raise_all::<2>(cosines, scores),
             Some(3) => raise_all::<3>(cosines, scores),
             Some(4) => raise_all::<4>(cosines, scores),
             _ => {
-                for (score, ends) in scores.iter_mut().zip(starts.windows(2)) {
-                    let rows = ends[0] as usize - rows.start..ends[1] as usize - rows.start;
-                    let cosines = cosines[rows].iter().copied().take(self.views);
+                let mut start = 0;
+                for (score, &end) in scores.iter_mut().zip(ends) {
+                    let end = end as usize - rows.start;
+                    let cosines = cosines[start..end].iter().copied().take(self.views);
                     *score = nearest_of(*score, cosines);
+                    start = end;
                 }
             }
         }
@@ -278,12 +278,12 @@ by_processor! {
     }
 }
 
-/// The number of rows of every tool, where all have the same.
-fn rows_of_each(starts: &[u32]) -> Option<usize> {
-    let rows = starts[1] - starts[0];
+/// The number of rows of every tool, where all have the same: the first begins at `from`.
+fn rows_of_each(from: u32, ends: &[u32]) -> Option<usize> {
+    let rows = ends.first()? - from;
     let differs = |differs, ends: &[u32]| differs | (ends[1] - ends[0] != rows);
     // No early exit, so that the compiler can vectorize it.
-    (!starts.windows(2).fold(false, differs)).then_some(rows as usize)
+    (!ends.windows(2).fold(false, differs)).then_some(rows as usize)
 }
 
 /// Raises each score to the cosine of the nearest of its tool's `N` rows.

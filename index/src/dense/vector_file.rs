@@ -21,6 +21,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::path::Path;
 
+use super::part::Part;
 use super::{TextHash, Vectors};
 use crate::checked_file::{CheckedFile, FileProblem, Kind};
 use crate::error::{Error, Result};
@@ -33,13 +34,13 @@ const KIND: Kind = Kind {
 };
 /// Bytes of a row without its codes.
 const ROW_HEAD: usize = size_of::<TextHash>() + size_of::<f32>();
-/// Rows that are written together.
-const ROWS_PER_WRITE: usize = 1024;
 
 /// The vectors of a file.
 pub struct VectorFile {
+    dimensions: usize,
+    leading: usize,
     /// Without tools.
-    vectors: Vectors,
+    rows: Part,
 }
 
 /// The rows of a file by their text. Hashes need no further hashing.
@@ -55,10 +56,9 @@ impl VectorFile {
     /// [`Error::Derived`] if it is missing, damaged, or of another embedder or layout; the caller
     /// does without it.
     pub fn load(path: &Path, embedder: &str, dimensions: usize, leading: usize) -> Result<Self> {
-        let mut vectors = Vectors::with_leading(dimensions, leading);
         // Read and not mapped: the checksum covers every byte anyway, and a mapped file can change.
-        match read(path, embedder, &mut vectors) {
-            Ok(()) => Ok(VectorFile { vectors }),
+        match read(path, embedder, (dimensions, leading.min(dimensions))) {
+            Ok(file) => Ok(file),
             Err(problem) => Err(derived(path, problem.to_string())),
         }
     }
@@ -75,8 +75,7 @@ impl VectorFile {
         leading: usize,
         mut texts: impl Iterator<Item = TextHash>,
     ) -> Result<usize, FileProblem> {
-        let vectors = Vectors::with_leading(dimensions, leading);
-        let (mut file, rows) = open(path, embedder, &vectors)?;
+        let (mut file, rows) = open(path, embedder, (dimensions, leading.min(dimensions)))?;
         let hashes = file.next(rows * size_of::<TextHash>())?;
         let mut saved = hashes.as_chunks().0.iter();
         let is_same = saved.all(|hash| texts.next().as_ref() == Some(hash));
@@ -88,12 +87,12 @@ impl VectorFile {
 
     /// Number of vectors.
     pub fn len(&self) -> usize {
-        self.vectors.len()
+        self.rows.len()
     }
 
     /// True without vectors.
     pub fn is_empty(&self) -> bool {
-        self.vectors.is_empty()
+        self.len() == 0
     }
 
     /// The vectors of tools with these texts, given tool by tool, if the file has exactly them in
@@ -102,31 +101,30 @@ impl VectorFile {
     /// # Errors
     /// The file.
     pub fn into_vectors_of<T: Iterator<Item = TextHash>>(
-        mut self,
+        self,
         tools: impl Iterator<Item = T>,
     ) -> Result<Vectors, Box<Self>> {
         let mut row = 0;
-        let mut starts = Vec::with_capacity(self.len() + 1);
-        starts.push(0);
+        let mut ends = Vec::new();
         for texts in tools {
             for text in texts {
-                if self.vectors.hashes.get(row) != Some(&text) {
+                if self.rows.hashes.get(row) != Some(&text) {
                     return Err(Box::new(self));
                 }
                 row += 1;
             }
-            starts.push(row as u32);
+            ends.push(row as u32);
         }
         if row != self.len() {
             return Err(Box::new(self));
         }
-        self.vectors.starts = starts;
-        Ok(self.vectors)
+        let vectors = Vectors::of_rows(self.dimensions, self.leading, self.rows, &ends);
+        Ok(vectors)
     }
 
     /// Its rows by their text.
     pub fn by_text(&self) -> RowsByText<'_> {
-        let hashes = self.vectors.hashes.iter().enumerate();
+        let hashes = self.rows.hashes.iter().enumerate();
         RowsByText {
             file: self,
             rows: hashes.map(|(row, hash)| (half(hash), row)).collect(),
@@ -138,18 +136,18 @@ impl RowsByText<'_> {
     /// The row of a text.
     pub fn find(&self, text: &TextHash) -> Option<usize> {
         let row = *self.rows.get(&half(text))?;
-        (self.file.vectors.hashes[row] == *text).then_some(row)
+        (self.file.rows.hashes[row] == *text).then_some(row)
     }
 }
 
 impl Vectors {
     /// Adds a view of the tool under construction from a row of a file.
     pub fn push_row_of(&mut self, file: &VectorFile, row: usize) {
-        let from = &file.vectors;
-        self.leads.extend_from_slice(from.lead(row));
-        self.rests.extend_from_slice(from.rest(row));
-        self.scales.push(from.scales[row]);
-        self.hashes.push(from.hashes[row]);
+        let (leading, others) = (self.leading, self.dimensions - self.leading);
+        let from = &file.rows;
+        let lead = &from.leads[row * leading..(row + 1) * leading];
+        let rest = &from.rests[row * others..(row + 1) * others];
+        self.push_row(lead, rest, from.scales[row], from.hashes[row]);
     }
 
     /// Replaces a file by these vectors in one step. It is not synced: a file cut short by a power
@@ -168,40 +166,43 @@ impl Vectors {
         write: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
         let mut bytes = Vec::new();
-        for hashes in self.hashes.chunks(ROWS_PER_WRITE) {
-            write(hashes.as_flattened())?;
+        for part in &self.parts {
+            write(part.hashes.as_flattened())?;
         }
-        for scales in self.scales.chunks(ROWS_PER_WRITE) {
+        for part in &self.parts {
             bytes.clear();
-            bytes.extend(scales.iter().copied().flat_map(f32::to_le_bytes));
+            bytes.extend(part.scales.iter().copied().flat_map(f32::to_le_bytes));
             write(&bytes)?;
         }
-        for codes in [&self.leads, &self.rests] {
-            for codes in codes.chunks(ROWS_PER_WRITE * self.dimensions.max(1)) {
-                bytes.clear();
-                bytes.extend(codes.iter().copied().map(i8::cast_unsigned));
-                write(&bytes)?;
-            }
+        for part in &self.parts {
+            bytes.clear();
+            bytes.extend(part.leads.iter().copied().map(i8::cast_unsigned));
+            write(&bytes)?;
+        }
+        for part in &self.parts {
+            bytes.clear();
+            bytes.extend(part.rests.iter().copied().map(i8::cast_unsigned));
+            write(&bytes)?;
         }
         Ok(())
     }
 }
 
-/// Opens a file of vectors like these and gives its number of rows, or says why it cannot be used.
+/// Opens a file of vectors with so many dimensions, and so many of them leading, and gives its number of rows, or says why it cannot be used.
 fn open(
     path: &Path,
     embedder: &str,
-    vectors: &Vectors,
+    (expected, expected_leading): (usize, usize),
 ) -> Result<(CheckedFile, usize), FileProblem> {
     let (file, numbers) = KIND.open(path, embedder)?;
     let [dimensions, leading, rows] = numbers.map(|number: u32| number as usize);
-    if (dimensions, leading) != (vectors.dimensions, vectors.leading) {
+    if (dimensions, leading) != (expected, expected_leading) {
         return Err(FileProblem::Dimensions {
             dimensions,
             leading,
             embedder: embedder.to_owned(),
-            expected: vectors.dimensions,
-            expected_leading: vectors.leading,
+            expected,
+            expected_leading,
         });
     }
     // Before the checksum, so that a file cut short is named as such.
@@ -212,23 +213,33 @@ fn open(
     Ok((file, rows))
 }
 
-/// Reads a file into vectors without tools, or says why it cannot be used.
-fn read(path: &Path, embedder: &str, vectors: &mut Vectors) -> Result<(), FileProblem> {
-    let (mut file, rows) = open(path, embedder, vectors)?;
+/// Reads a file, or says why it cannot be used.
+fn read(
+    path: &Path,
+    embedder: &str,
+    (dimensions, leading): (usize, usize),
+) -> Result<VectorFile, FileProblem> {
+    let (mut file, rows) = open(path, embedder, (dimensions, leading))?;
     let hashes = file.next(rows * size_of::<TextHash>())?;
     let scales = file.next(rows * size_of::<f32>())?;
-    let leads = file.next(rows * vectors.leading)?;
-    let rests = file.next(rows * (vectors.dimensions - vectors.leading))?;
+    let leads = file.next(rows * leading)?;
+    let rests = file.next(rows * (dimensions - leading))?;
     if !file.is_intact() {
         return Err(FileProblem::Damaged(format!("embedder than {embedder}")));
     }
     let scales = scales.as_chunks().0.iter().copied();
-    vectors.hashes = hashes.as_chunks().0.to_vec();
-    vectors.scales = scales.map(f32::from_le_bytes).collect();
-    // Collected in place: a code takes the room of its byte.
-    vectors.leads = leads.into_iter().map(u8::cast_signed).collect();
-    vectors.rests = rests.into_iter().map(u8::cast_signed).collect();
-    Ok(())
+    Ok(VectorFile {
+        dimensions,
+        leading,
+        rows: Part {
+            hashes: hashes.as_chunks().0.to_vec(),
+            scales: scales.map(f32::from_le_bytes).collect(),
+            // Collected in place: a code takes the room of its byte.
+            leads: leads.into_iter().map(u8::cast_signed).collect(),
+            rests: rests.into_iter().map(u8::cast_signed).collect(),
+            ..Part::default()
+        },
+    })
 }
 
 /// Half of a text's hash is enough to find it by.
@@ -276,13 +287,16 @@ mod tests {
 
     fn assert_equal(found: &Vectors, expected: &Vectors) {
         assert_eq!(
-            (&found.leads, &found.rests),
-            (&expected.leads, &expected.rests)
+            (found.tools(), found.len()),
+            (expected.tools(), expected.len())
         );
-        assert_eq!(
-            (&found.scales, &found.hashes, &found.starts),
-            (&expected.scales, &expected.hashes, &expected.starts)
-        );
+        assert!(found.hashes().eq(expected.hashes()));
+        for tool in 0..found.tools() {
+            assert_eq!(found.rows_of(tool), expected.rows_of(tool));
+        }
+        for row in 0..found.len() {
+            assert_eq!(found.decoded(row), expected.decoded(row));
+        }
     }
 
     #[test]
@@ -297,7 +311,10 @@ mod tests {
         let same = of(&[&TEXTS[..1], &TEXTS[1..2], &TEXTS[2..]]).ok().unwrap();
         assert_equal(&same, &vectors);
         let joined = of(&[&TEXTS[..2], &[], &TEXTS[2..]]).ok().unwrap();
-        assert_eq!(joined.starts, [0, 2, 2, 3]);
+        assert_eq!(
+            [0, 1, 2].map(|tool| joined.rows_of(tool)),
+            [0..2, 2..2, 2..3]
+        );
         for others in [
             &[&TEXTS[..2]] as &[&[TextHash]],
             &[&TEXTS[1..], &TEXTS[..1]],

@@ -7,7 +7,9 @@
 //! Exact scores are by each text.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use super::part::Part;
 use super::{UNKNOWN, Vectors, scan};
 use crate::quantization::scale_of;
 use crate::variant::CountedTexts;
@@ -22,45 +24,17 @@ const SHARE_OF_SOME: f32 = 0.1;
 /// Condensed rows are kept if they are fewer by at least one in so many.
 const MIN_SAVED: usize = 8;
 
-/// The leading dimensions of all rows, with one row in place of the texts of each tool.
-#[derive(Default)]
+/// The leading dimensions of a part's rows, with one row in place of the texts of each tool.
+#[derive(Clone, Default)]
 pub(super) struct Condensed {
     /// The codes, row by row.
     pub(super) leads: Vec<i8>,
     /// The value of code 1, by row.
     pub(super) scales: Vec<f32>,
-    /// The first row of each tool, and one past the last.
-    pub(super) starts: Vec<u32>,
+    /// One past the last row of each tool.
+    pub(super) ends: Vec<u32>,
     /// The rows in place of texts, ascending.
     texts: Vec<u32>,
-}
-
-/// Which rows are such texts.
-pub(super) struct WrittenTexts {
-    /// Rows of each tool before its texts.
-    views: usize,
-    /// Number of texts of each tool.
-    counts: Vec<u8>,
-    discount: f32,
-    /// What a rough scan reads; `None` where it reads the rows themselves.
-    pub(super) condensed: Option<Box<Condensed>>,
-}
-
-impl WrittenTexts {
-    /// `None` where no tool has texts.
-    fn new(views: usize, counts: Vec<u8>) -> Option<Self> {
-        let without = counts.iter().filter(|count| **count == 0).count();
-        if without == counts.len() {
-            return None;
-        }
-        let missing = without as f32 / counts.len() as f32;
-        Some(WrittenTexts {
-            views,
-            counts,
-            discount: discount(missing),
-            condensed: None,
-        })
-    }
 }
 
 /// What texts lose where this share of the tools has none.
@@ -70,56 +44,47 @@ fn discount(missing: f32) -> f32 {
 }
 
 impl Condensed {
-    /// `None` where it would save a rough scan less than it takes of memory.
-    fn of(vectors: &Vectors) -> Option<Self> {
-        if !vectors.is_rough() {
-            return None;
-        }
-        let mut saved = 0;
-        for tool in 0..vectors.tools() {
-            saved += vectors.texts_of(tool).len().saturating_sub(1);
-        }
-        if saved * MIN_SAVED < vectors.len() {
-            return None;
-        }
-        let rows = vectors.len() - saved;
+    fn of(part: &Part, vectors: &Vectors) -> Self {
+        let rows = part.len() - saved_rows(part, vectors.views);
         let mut condensed = Condensed {
             leads: Vec::with_capacity(rows * vectors.leading),
             scales: Vec::with_capacity(rows),
-            starts: Vec::with_capacity(vectors.tools() + 1),
+            ends: Vec::with_capacity(part.tools()),
             texts: Vec::new(),
         };
-        condensed.starts.push(0);
-        for tool in 0..vectors.tools() {
-            let (rows, texts) = (vectors.rows_of(tool), vectors.texts_of(tool));
-            condensed.push_rows(vectors, rows.start..texts.start);
+        for tool in 0..part.tools() {
+            let (rows, texts) = (part.rows_of(tool), part.texts_of(vectors.views, tool));
+            condensed.push_rows(part, vectors.leading, rows.start..texts.start);
             if !texts.is_empty() {
                 condensed.texts.push(condensed.scales.len() as u32);
             }
             match texts.len() {
                 // The mean of one text is that text.
-                0 | 1 => condensed.push_rows(vectors, texts.clone()),
-                _ => condensed.push_mean(vectors, texts.clone()),
+                0 | 1 => condensed.push_rows(part, vectors.leading, texts.clone()),
+                _ => condensed.push_mean(part, vectors, texts.clone()),
             }
-            condensed.push_rows(vectors, texts.end..rows.end);
-            condensed.starts.push(condensed.scales.len() as u32);
+            condensed.push_rows(part, vectors.leading, texts.end..rows.end);
+            condensed.ends.push(condensed.scales.len() as u32);
         }
-        Some(condensed)
+        condensed
     }
 
-    fn push_rows(&mut self, vectors: &Vectors, rows: Range<usize>) {
-        let codes = rows.start * vectors.leading..rows.end * vectors.leading;
-        self.leads.extend_from_slice(&vectors.leads[codes]);
-        self.scales.extend_from_slice(&vectors.scales[rows]);
+    fn push_rows(&mut self, part: &Part, leading: usize, rows: Range<usize>) {
+        let codes = rows.start * leading..rows.end * leading;
+        self.leads.extend_from_slice(&part.leads[codes]);
+        self.scales.extend_from_slice(&part.scales[rows]);
     }
 
     /// Adds the mean of these rows, with a length of 1.
-    fn push_mean(&mut self, vectors: &Vectors, rows: Range<usize>) {
+    fn push_mean(&mut self, part: &Part, vectors: &Vectors, rows: Range<usize>) {
+        let (leading, others) = (vectors.leading, vectors.dimensions - vectors.leading);
         let mut mean = vec![0.0; vectors.dimensions];
         for row in rows {
-            let scale = vectors.scales[row];
-            for (sum, code) in mean.iter_mut().zip(vectors.codes(row)) {
-                *sum += f32::from(code) * scale;
+            let scale = part.scales[row];
+            let lead = &part.leads[row * leading..(row + 1) * leading];
+            let rest = &part.rests[row * others..(row + 1) * others];
+            for (sum, code) in mean.iter_mut().zip(lead.iter().chain(rest)) {
+                *sum += f32::from(*code) * scale;
             }
         }
         let length = mean.iter().map(|value| value * value).sum::<f32>().sqrt();
@@ -137,54 +102,111 @@ impl Condensed {
 
     /// Bytes in memory.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.leads.len() + size_of_val(&self.scales[..]) + size_of_val(&self.starts[..])
+        self.leads.len() + size_of_val(&self.scales[..]) + size_of_val(&self.ends[..])
     }
+}
+
+/// How many rows fewer a part has when one stands for all texts of a tool.
+fn saved_rows(part: &Part, views: usize) -> usize {
+    if part.counts.is_empty() {
+        return 0;
+    }
+    let mut saved = 0;
+    for tool in 0..part.tools() {
+        saved += part.texts_of(views, tool).len().saturating_sub(1);
+    }
+    saved
 }
 
 impl Vectors {
     /// Says how many of each tool's rows, after so many views, are texts that a language model wrote.
-    pub fn set_written_texts(&mut self, views: usize, counts: impl Iterator<Item = usize>) {
-        let counts = counts.map(|count| u8::try_from(count).unwrap_or(u8::MAX));
-        self.written = WrittenTexts::new(views, counts.collect());
-        let condensed = Condensed::of(self);
-        if let Some(written) = &mut self.written {
-            written.condensed = condensed.map(Box::new);
+    pub fn set_written_texts(&mut self, views: usize, mut counts: impl Iterator<Item = usize>) {
+        self.views = views;
+        for part in &mut self.parts {
+            let counts = counts.by_ref().take(part.tools());
+            let mut of_part = Vec::new();
+            for count in counts {
+                of_part.push(u8::try_from(count).unwrap_or(u8::MAX));
+            }
+            if of_part.iter().all(|count| *count == 0) {
+                of_part = Vec::new();
+            }
+            if part.counts != of_part {
+                let part = Arc::make_mut(part);
+                part.counts = of_part;
+                part.condensed.take();
+            }
+        }
+        self.settle_written();
+    }
+
+    /// Finds out what follows from the written texts of all tools.
+    pub(super) fn settle_written(&mut self) {
+        let (mut with, mut saved) = (0, 0);
+        for part in &self.parts {
+            with += part.counts.iter().filter(|count| **count > 0).count();
+            saved += saved_rows(part, self.views);
+        }
+        let missing = (self.tools() - with) as f32 / self.tools().max(1) as f32;
+        self.discount = (with > 0).then(|| discount(missing));
+        // Otherwise it would save a rough scan less than it takes of memory.
+        self.is_condensed = with > 0 && self.is_rough() && saved * MIN_SAVED >= self.len();
+        if self.is_condensed {
+            for part in &self.parts {
+                let condense = || Box::new(Condensed::of(part, self));
+                part.condensed.get_or_init(condense);
+            }
         }
     }
 
     /// Says which share of all tools has no such texts, if these tools are some of a larger catalog.
     pub fn set_share_without_texts(&mut self, share: f32) {
-        if let Some(written) = &mut self.written {
-            written.discount = discount(share);
+        if let Some(known) = &mut self.discount {
+            *known = discount(share);
         }
     }
 
     /// The rows of a tool that are such texts.
     fn texts_of(&self, tool: usize) -> Range<usize> {
-        let rows = self.rows_of(tool);
-        let Some(written) = &self.written else {
-            return rows.end..rows.end;
-        };
-        let start = rows.end.min(rows.start + written.views);
-        start..rows.end.min(start + usize::from(written.counts[tool]))
+        let number = self.part_of_tool(tool);
+        let first = self.row_starts[number];
+        let tool = tool - self.tool_starts[number];
+        let rows = self.parts[number].texts_of(self.views, tool);
+        first + rows.start..first + rows.end
     }
 
     /// What the cosine of a row of this tool loses.
     pub(super) fn discount(&self, tool: usize, row: usize) -> f32 {
-        match &self.written {
-            Some(written) if self.texts_of(tool).contains(&row) => written.discount,
+        match self.discount {
+            Some(discount) if self.texts_of(tool).contains(&row) => discount,
             _ => 0.0,
         }
     }
 
-    /// What a rough scan reads instead of the rows.
-    pub(super) fn condensed(&self) -> Option<&Condensed> {
-        self.written.as_ref()?.condensed.as_deref()
+    /// What a rough scan reads instead of a part's rows.
+    pub(super) fn condensed<'a>(&self, part: &'a Part) -> Option<&'a Condensed> {
+        match self.is_condensed {
+            true => part.condensed.get().map(Box::as_ref),
+            false => None,
+        }
+    }
+
+    /// The leading dimensions that a rough scan reads of a part.
+    pub(super) fn scanned_leads<'a>(&self, part: &'a Part) -> &'a [i8] {
+        match self.condensed(part) {
+            Some(rows) => &rows.leads,
+            None => &part.leads,
+        }
     }
 
     /// As [`Vectors::discount_all`], for these condensed rows.
-    pub(super) fn discount_condensed(&self, rows: Range<usize>, cosines: &mut [f32]) {
-        let (Some(written), Some(condensed)) = (&self.written, self.condensed()) else {
+    pub(super) fn discount_condensed(
+        &self,
+        condensed: &Condensed,
+        rows: Range<usize>,
+        cosines: &mut [f32],
+    ) {
+        let Some(discount) = self.discount else {
             return;
         };
         let from = condensed
@@ -195,19 +217,29 @@ impl Vectors {
             if row >= rows.end {
                 break;
             }
-            cosines[row - rows.start] -= written.discount;
+            cosines[row - rows.start] -= discount;
         }
     }
 
-    /// Takes the discount off the cosines of all rows of these tools, from the first one's on.
-    pub(super) fn discount_all(&self, first: usize, tools: usize, cosines: &mut [f32]) {
-        let Some(written) = &self.written else {
+    /// Takes the discount off the cosines of all rows of these tools of a part, from the first one's
+    /// on.
+    pub(super) fn discount_all(
+        &self,
+        part: &Part,
+        first: usize,
+        tools: usize,
+        cosines: &mut [f32],
+    ) {
+        let Some(discount) = self.discount else {
             return;
         };
-        let offset = self.rows_of(first).start;
+        if part.counts.is_empty() {
+            return;
+        }
+        let offset = part.start_of(first);
         for tool in first..first + tools {
-            for row in self.texts_of(tool) {
-                cosines[row - offset] -= written.discount;
+            for row in part.texts_of(self.views, tool) {
+                cosines[row - offset] -= discount;
             }
         }
     }
@@ -215,12 +247,15 @@ impl Vectors {
     /// Replaces the scores of tools with texts that do not count by those of their other rows. Reads
     /// every row's hash or every such tool, for measuring.
     pub fn leave_out(&self, counted: CountedTexts, queries: &[Vec<f32>], scores: &mut [Vec<f32>]) {
-        if counted == CountedTexts::All || self.written.is_none() {
+        if counted == CountedTexts::All || self.discount.is_none() {
             return;
         }
         let is_left_out = |row: usize| match counted {
             CountedTexts::All => false,
-            CountedTexts::Without(hash) => self.hashes[row] == hash,
+            CountedTexts::Without(hash) => {
+                let (part, row) = self.part_of_row(row);
+                part.hashes[row] == hash
+            }
             CountedTexts::None => true,
         };
         let queries = self.encode(queries);

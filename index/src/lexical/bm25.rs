@@ -7,18 +7,22 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
+use tantivy::index::SegmentId;
 use tantivy::postings::BlockSegmentPostings;
 use tantivy::schema::{Field as TantivyField, IndexRecordOption, Term as TantivyTerm};
 use tantivy::{InvertedIndexReader, SegmentReader};
 
-use super::{CatalogStatistics, Fields, Frequencies, LexicalSettings, STEPS_PER_WEIGHT, fuzzy};
+use super::{
+    Analysis, CatalogStatistics, Fields, Frequencies, LexicalSettings, STEPS_PER_WEIGHT, fuzzy,
+};
 use crate::everyday::Phrase;
 use crate::hit::FuzzyEdit;
+use crate::moves::{GONE, Moves};
 use crate::owner_words::FoundSynonyms;
 use crate::text::{self, ByTerm, Term};
 
 /// The position of a deleted document.
-const DEAD: u32 = u32::MAX;
+const DEAD: u32 = GONE;
 
 /// The weight of a corrected term relative to a matched one.
 const FUZZY_WEIGHT: f32 = 0.7;
@@ -49,20 +53,43 @@ pub struct LexicalSearcher {
     k1: f32,
     /// k1 times the length normalisation, by tool.
     norms: Vec<f32>,
-    rarities: OnceLock<ByTerm<f32>>,
+    /// The weighted length in steps, by tool.
+    lengths: Vec<u64>,
+    rarities: OnceLock<Rarities>,
     /// Where the tools are only some of a catalog's, what is known of all of them.
     whole: Option<Arc<CatalogStatistics>>,
     /// Of the files that it holds in memory.
     file_bytes: usize,
 }
 
+/// How rare terms are.
+struct Rarities {
+    /// The number of tools that have each term, above 0.
+    tools: ByTerm<u32>,
+    /// The inverse document frequency of each.
+    by_term: ByTerm<f32>,
+}
+
+/// What changed since another snapshot of the same index.
+pub struct Changed<'a> {
+    /// How the positions of tools have changed.
+    pub moves: &'a Moves,
+    /// The keys and the analyses of new tools, in the order of positions.
+    pub added: &'a [(u64, Analysis)],
+    /// The keys and the analyses of the tools that are gone.
+    pub removed: &'a [(u64, Analysis)],
+    /// The key of a tool that the former snapshot has, by its position there.
+    pub key_of: &'a dyn Fn(usize) -> u64,
+}
+
 struct Segment {
+    id: SegmentId,
     fields: Fields,
     body: Arc<InvertedIndexReader>,
     name_words: Arc<InvertedIndexReader>,
     words: Arc<InvertedIndexReader>,
     /// Tool by document; [`DEAD`] for deleted ones.
-    ordinals: Vec<u32>,
+    ordinals: Arc<[u32]>,
     has_deletes: bool,
 }
 
@@ -173,13 +200,15 @@ impl LexicalSearcher {
         let mut segments = Vec::new();
         let mut lengths = vec![0u64; ordinals.len()];
         for reader in searcher.segment_readers() {
-            let Some(segment) = Segment::open(reader, fields, ordinals, &mut lengths)? else {
+            let length_of = |tool: u32, length| lengths[tool as usize] = length;
+            let Some(segment) = Segment::open(reader, fields, ordinals, length_of)? else {
                 return Ok(None);
             };
             segments.push(segment);
         }
         Ok(Some(LexicalSearcher {
             norms: norms(&lengths, settings, whole.as_deref()),
+            lengths,
             segments,
             fields,
             frequencies: Frequencies::new(&settings.weights),
@@ -190,6 +219,129 @@ impl LexicalSearcher {
         }))
     }
 
+    /// The snapshot after a change of the index, whose segments these are; `None` when the index
+    /// holds a document that the catalog does not.
+    pub(super) fn changed(
+        &self,
+        segments: &[tantivy::Segment],
+        settings: &LexicalSettings,
+        changed: &Changed<'_>,
+    ) -> tantivy::Result<Option<Self>> {
+        let positions = changed.moves.new_positions();
+        let mut new = Vec::with_capacity(segments.len());
+        for segment in segments {
+            let known = self.segments.iter().find(|known| known.id == segment.id());
+            new.push(known.map(|known| known.moved(&positions)));
+        }
+        let mut ordinals = HashMap::new();
+        for ((key, _), position) in changed.added.iter().zip(changed.moves.added_positions()) {
+            ordinals.insert(*key, position as u32);
+        }
+        // Segments that are gone were merged into new ones.
+        for former in &self.segments {
+            if segments.iter().any(|segment| segment.id() == former.id) {
+                continue;
+            }
+            for &tool in former.ordinals.iter().filter(|tool| **tool != DEAD) {
+                let position = positions[tool as usize];
+                if position != GONE {
+                    ordinals.insert((changed.key_of)(tool as usize), position);
+                }
+            }
+        }
+        let mut opened = Vec::with_capacity(segments.len());
+        let mut indexed = 0;
+        for (segment, known) in segments.iter().zip(new) {
+            let segment = match known {
+                Some(known) => known,
+                None => {
+                    let reader = SegmentReader::open(segment)?;
+                    match Segment::open(&reader, self.fields, &ordinals, |_, _| {})? {
+                        Some(opened) => opened,
+                        None => return Ok(None),
+                    }
+                }
+            };
+            indexed += segment
+                .ordinals
+                .iter()
+                .filter(|tool| **tool != DEAD)
+                .count();
+            opened.push(segment);
+        }
+        if indexed != changed.moves.len() {
+            return Ok(None);
+        }
+        let length_of = |number: usize| changed.added[number].1.length;
+        let lengths = changed.moves.applied(&self.lengths, length_of);
+        let searcher = LexicalSearcher {
+            norms: norms(&lengths, settings, None),
+            lengths,
+            segments: opened,
+            fields: self.fields,
+            frequencies: Frequencies::new(&settings.weights),
+            k1: settings.k1,
+            rarities: OnceLock::new(),
+            whole: None,
+            file_bytes: self.file_bytes,
+        };
+        if let Some(rarities) = self.rarities.get() {
+            let rarities = searcher.changed_rarities(rarities, self.norms.len(), changed);
+            let _ = searcher.rarities.set(rarities);
+        }
+        Ok(Some(searcher))
+    }
+
+    /// The rarities of a former snapshot of so many tools, after a change.
+    fn changed_rarities(
+        &self,
+        former: &Rarities,
+        former_tools: usize,
+        change: &Changed<'_>,
+    ) -> Rarities {
+        let mut tools = former.tools.clone();
+        let mut changed = HashSet::new();
+        let terms_of = |tools: &'_ [(u64, Analysis)]| -> Vec<u32> {
+            let terms = tools.iter().flat_map(|(_, analysis)| analysis.terms.keys());
+            terms.map(|term| text::term_hash(term)).collect()
+        };
+        for term in terms_of(change.added) {
+            *tools.entry(term).or_default() += 1;
+            changed.insert(term);
+        }
+        for term in terms_of(change.removed) {
+            if let Some(count) = tools.get_mut(&term) {
+                *count = count.saturating_sub(1);
+            }
+            changed.insert(term);
+        }
+        if former_tools != self.norms.len() {
+            tools.retain(|_, count| *count > 0);
+            return self.rarities_of(tools);
+        }
+        let mut by_term = former.by_term.clone();
+        for hash in changed {
+            match tools.get(&hash) {
+                Some(&count) if count > 0 => {
+                    by_term.insert(hash, self.idf(count as usize));
+                }
+                _ => {
+                    tools.remove(&hash);
+                    by_term.remove(&hash);
+                }
+            }
+        }
+        Rarities { tools, by_term }
+    }
+
+    fn rarities_of(&self, tools: ByTerm<u32>) -> Rarities {
+        let mut by_term = ByTerm::with_capacity_and_hasher(tools.len(), Default::default());
+        for (&term, &count) in &tools {
+            by_term.insert(term, self.idf(count as usize));
+        }
+        Rarities { tools, by_term }
+    }
+
     /// Without a tool: tells only what is known of the whole catalog.
     pub fn without_tools(settings: &LexicalSettings, whole: Arc<CatalogStatistics>) -> Self {
         LexicalSearcher {
@@ -198,6 +350,7 @@ impl LexicalSearcher {
             frequencies: Frequencies::new(&settings.weights),
             k1: settings.k1,
             norms: Vec::new(),
+            lengths: Vec::new(),
             rarities: OnceLock::new(),
             whole: Some(whole),
             file_bytes: 0,
@@ -212,7 +365,7 @@ impl LexicalSearcher {
     /// Bytes in memory, about.
     pub fn memory_bytes(&self) -> usize {
         // The rarities of terms take about as much as the terms themselves.
-        2 * self.file_bytes + 2 * size_of::<f32>() * self.norms.len()
+        2 * self.file_bytes + 4 * size_of::<f32>() * self.norms.len()
     }
 
     /// Looks up the distinct terms of a text. A word that matches nothing is replaced by the most
@@ -397,29 +550,25 @@ impl LexicalSearcher {
     /// The inverse document frequency of every term, by [`text::term_hash`]. Computed on first use,
     /// in some milliseconds.
     pub fn rarities(&self) -> &ByTerm<f32> {
-        self.rarities.get_or_init(|| {
-            let terms = self.tools_by_term();
-            let mut rarities = ByTerm::with_capacity_and_hasher(terms.len(), Default::default());
-            for (term, tools) in terms {
-                rarities.insert(term, self.idf(tools));
-            }
-            rarities
-        })
+        let count = || self.rarities_of(self.tools_by_term());
+        &self.rarities.get_or_init(count).by_term
     }
 
     /// The number of tools that have each term.
-    fn tools_by_term(&self) -> ByTerm<usize> {
+    fn tools_by_term(&self) -> ByTerm<u32> {
         let mut tools = ByTerm::default();
         let Some(whole) = &self.whole else {
             for segment in &self.segments {
                 segment.count_tools(&mut tools);
             }
+            // The words of deleted tools stay in the dictionary for a while.
+            tools.retain(|_, count| *count > 0);
             return tools;
         };
         for (term, &count) in &whole.frequencies {
             if count > 0 {
                 // Terms of one hash together, as the segments count them.
-                *tools.entry(text::term_hash(term)).or_default() += count as usize;
+                *tools.entry(text::term_hash(term)).or_default() += count as u32;
             }
         }
         tools
@@ -581,7 +730,7 @@ impl Segment {
         reader: &SegmentReader,
         fields: Fields,
         ordinals: &HashMap<u64, u32>,
-        lengths: &mut [u64],
+        mut length_of: impl FnMut(u32, u64),
     ) -> tantivy::Result<Option<Self>> {
         let keys = reader.fast_fields().u64("key")?;
         let steps = reader.fast_fields().u64("length")?;
@@ -591,16 +740,47 @@ impl Segment {
                 return Ok(None);
             };
             by_document[document as usize] = tool;
-            lengths[tool as usize] = steps.first(document).unwrap_or(0);
+            length_of(tool, steps.first(document).unwrap_or(0));
         }
         Ok(Some(Segment {
+            id: reader.segment_id(),
             fields,
             body: reader.inverted_index(fields.body)?,
             name_words: reader.inverted_index(fields.name_words)?,
             words: reader.inverted_index(fields.words)?,
-            ordinals: by_document,
+            ordinals: by_document.into(),
             has_deletes: reader.has_deletes(),
         }))
+    }
+
+    /// The same segment after tools have moved to these positions.
+    fn moved(&self, positions: &[u32]) -> Self {
+        let mut has_moved = false;
+        let mut has_deletes = self.has_deletes;
+        for &tool in self.ordinals.iter().filter(|tool| **tool != DEAD) {
+            let position = positions[tool as usize];
+            has_moved |= position != tool;
+            has_deletes |= position == DEAD;
+        }
+        let ordinals = match has_moved {
+            false => Arc::clone(&self.ordinals),
+            true => {
+                let position_of = |tool: &u32| match *tool {
+                    DEAD => DEAD,
+                    tool => positions[tool as usize],
+                };
+                self.ordinals.iter().map(position_of).collect()
+            }
+        };
+        Segment {
+            id: self.id,
+            fields: self.fields,
+            body: Arc::clone(&self.body),
+            name_words: Arc::clone(&self.name_words),
+            words: Arc::clone(&self.words),
+            ordinals,
+            has_deletes,
+        }
     }
 
     /// True when a tool that is not deleted has the term in this field.
@@ -620,7 +800,7 @@ impl Segment {
     }
 
     /// Adds the document frequency of each term, without deleted tools.
-    fn count_tools(&self, tools: &mut ByTerm<usize>) {
+    fn count_tools(&self, tools: &mut ByTerm<u32>) {
         // As in `for_each_block`, a read error counts as the end.
         let Ok(mut terms) = self.body.terms().stream() else {
             return;
@@ -629,13 +809,13 @@ impl Segment {
             let Ok(term) = std::str::from_utf8(terms.key()) else {
                 continue;
             };
-            let mut count = terms.value().doc_freq as usize;
+            let mut count = terms.value().doc_freq;
             // The dictionary's number includes deleted tools, so their postings have to be read.
             if self.has_deletes {
                 count = 0;
                 self.for_each_block(self.fields.body, term, |block| {
                     for document in block.docs() {
-                        count += usize::from(self.is_alive(*document));
+                        count += u32::from(self.is_alive(*document));
                     }
                     true
                 });

@@ -42,7 +42,11 @@ pub fn write(folder: &Path, stamp: &str, index: &Index) -> io::Result<()> {
         body.extend([hash.as_str(), " ", name, "\n"]);
     }
     let text = format!("{}\n{body}", blake3::hash(body.as_bytes()).to_hex());
-    files::replace(&folder.join(FILE_NAME), text.as_bytes()).map_err(io::Error::other)
+    // Not synced, as the files that it is about: an index that differs from it is built again.
+    let written = files::replace_derived(&folder.join(FILE_NAME), |draft| {
+        std::fs::write(draft, &text)
+    });
+    written.map_err(io::Error::other)
 }
 
 /// Checks every file of an index against the manifest. Reads them all.

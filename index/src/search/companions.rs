@@ -1,10 +1,7 @@
 //! The companions of the first hits, behind them.
 
-use std::sync::Arc;
-
 use super::hits::Found;
-use super::row::Row;
-use super::{RequestScores, RequestTexts, Search, Searcher};
+use super::{RequestScores, RequestTexts, Rows, Search, Searcher};
 use crate::companions::{self, Companion, Definitions, Interface};
 use crate::hit::{CompanionOf, ToolCompanion};
 use crate::tool::ToolId;
@@ -18,7 +15,7 @@ const KEPT: usize = 2;
 /// hit is wrong so often that what it needs is of no use.
 const MIN_CONFIDENCE: f32 = 0.5;
 
-impl Definitions for Vec<Arc<Row>> {
+impl Definitions for Rows {
     fn count(&self) -> usize {
         self.len()
     }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::{DenseLeg, Row, Searcher};
+use super::{DenseLeg, Row, Rows, Searcher};
 use crate::embed::Languages;
 use crate::language::Language;
+use crate::moves::Moves;
 use crate::query::Mode;
 use crate::variant::Parts;
 
@@ -19,8 +20,13 @@ pub(crate) struct ToolLanguages {
 }
 
 impl ToolLanguages {
-    pub(crate) fn of(rows: &[Arc<Row>]) -> Self {
-        let by_tool: Vec<Language> = rows.par_iter().map(|row| row.language()).collect();
+    pub(crate) fn of(rows: &Rows) -> Self {
+        let parts: Vec<&[Arc<Row>]> = rows.parts().collect();
+        let by_tool = parts.par_iter().flat_map_iter(|rows| rows.iter());
+        ToolLanguages::by_tool_of(by_tool.map(|row| row.language()).collect())
+    }
+
+    fn by_tool_of(by_tool: Vec<Language>) -> Self {
         let mut present: Vec<(Language, usize)> = Vec::new();
         for language in &by_tool {
             match present.iter_mut().find(|(known, _)| known == language) {
@@ -29,6 +35,12 @@ impl ToolLanguages {
             }
         }
         ToolLanguages { by_tool, present }
+    }
+
+    /// The languages after these moves.
+    pub(crate) fn moved(&self, moves: &Moves, added: &[Arc<Row>]) -> Self {
+        let language_of = |number: usize| added[number].language();
+        ToolLanguages::by_tool_of(moves.applied(&self.by_tool, language_of))
     }
 
     /// True if every tool is in English.
@@ -42,7 +54,7 @@ impl ToolLanguages {
     }
 
     /// The same for some tools of a catalog that has these languages.
-    pub(crate) fn within(rows: &[Arc<Row>], present: &[Language]) -> Self {
+    pub(crate) fn within(rows: &Rows, present: &[Language]) -> Self {
         let mut languages = ToolLanguages::of(rows);
         for language in present {
             if !languages.include(*language) {

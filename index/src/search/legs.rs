@@ -15,8 +15,8 @@ pub(crate) struct DenseLeg {
     pub(crate) graph: Option<Graph>,
     /// Tools without the vectors of all of their views.
     pub(crate) pending: usize,
-    /// True if any vector of a tool is missing, also of its enrichment or its aliases.
-    pub(crate) lacks_texts: bool,
+    /// Tools of which any vector is missing, also of their enrichment or their aliases.
+    pub(crate) lacking: usize,
     /// Vectors in the database that fail their checksum.
     pub(crate) damaged: usize,
     /// Vectors of an instant embedder that were computed and are not yet in its file.
@@ -70,7 +70,7 @@ impl DenseLeg {
             vectors: vectors.into(),
             graph: None,
             pending: 0,
-            lacks_texts: false,
+            lacking: 0,
             damaged: 0,
             unsaved: 0,
             is_elsewhere: false,

@@ -88,7 +88,7 @@ impl Searcher {
             return Vec::new();
         }
         let (mut ids, mut servers, mut tags) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        for row in &self.rows {
+        for row in self.rows.iter() {
             let id = &row.stored.id;
             ids.insert(id.as_str());
             // A filter by ids may be that of a profile. It hides the servers and tags of all other tools.

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Row;
+use super::{Row, Rows};
+use crate::moves::Moves;
 
 /// Counted once for a snapshot, since every search asks.
 pub(crate) struct ToolRows {
@@ -12,12 +13,29 @@ pub(crate) struct ToolRows {
 }
 
 impl ToolRows {
-    pub(crate) fn of(rows: &[Arc<Row>]) -> Self {
-        let by_position: Vec<bool> = rows.iter().map(|row| row.kind.is_tool()).collect();
+    pub(crate) fn of(rows: &Rows) -> Self {
+        ToolRows::by_position_of(rows.iter().map(|row| row.kind.is_tool()).collect())
+    }
+
+    fn by_position_of(by_position: Vec<bool>) -> Self {
         let count = by_position.iter().filter(|is_tool| **is_tool).count();
         ToolRows {
             count,
-            by_position: (count < rows.len()).then_some(by_position),
+            by_position: (count < by_position.len()).then_some(by_position),
+        }
+    }
+
+    /// The same after these moves.
+    pub(crate) fn moved(&self, moves: &Moves, added: &[Arc<Row>]) -> Self {
+        let is_tool = |number: usize| added[number].kind.is_tool();
+        let all_are_tools = (0..added.len()).all(is_tool);
+        match &self.by_position {
+            None if all_are_tools => ToolRows {
+                count: moves.len(),
+                by_position: None,
+            },
+            None => ToolRows::by_position_of(moves.applied(&vec![true; moves.before()], is_tool)),
+            Some(by_position) => ToolRows::by_position_of(moves.applied(by_position, is_tool)),
         }
     }
 

@@ -6,8 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 
-use super::{Row, Searcher};
-use crate::document::Weights;
+use super::{Row, Rows, Searcher};
 use crate::error::Result;
 use crate::lexical::{
     Analysis, CatalogStatistics, Entry, Frequencies, LexicalIndex, LexicalSearcher,
@@ -74,19 +73,19 @@ impl Searcher {
 ///
 /// # Errors
 /// [`crate::Error::Derived`].
-pub(crate) fn in_memory(rows: &[Arc<Row>], settings: &LexicalSettings) -> Result<LexicalSearcher> {
+pub(crate) fn in_memory(rows: &Rows, settings: &LexicalSettings) -> Result<LexicalSearcher> {
     in_memory_within(rows, settings, None)
 }
 
 /// As [`in_memory`], for some tools of a catalog with these statistics.
 fn in_memory_within(
-    rows: &[Arc<Row>],
+    rows: &Rows,
     settings: &LexicalSettings,
     whole: Option<Arc<CatalogStatistics>>,
 ) -> Result<LexicalSearcher> {
     let index = LexicalIndex::in_memory();
     fill(&index, rows, settings, &settings.stamp())?;
-    index.searcher_within(&ordinals(rows), settings, whole)
+    index.searcher_within(&ordinals(rows.iter()), settings, whole)
 }
 
 /// Fills an empty lexical index with all rows.
@@ -95,12 +94,18 @@ fn in_memory_within(
 /// [`crate::Error::Derived`].
 pub(crate) fn fill(
     index: &LexicalIndex,
-    rows: &[Arc<Row>],
+    rows: &Rows,
     settings: &LexicalSettings,
     stamp: &str,
 ) -> Result<()> {
     let mut writer = index.writer()?;
-    add(&mut writer, rows, settings)?;
+    let mut chunk = Vec::with_capacity(CHUNK);
+    let mut rows = rows.iter().peekable();
+    while rows.peek().is_some() {
+        chunk.clear();
+        chunk.extend(rows.by_ref().take(CHUNK).cloned());
+        add(&mut writer, &chunk, settings)?;
+    }
     writer.commit(stamp)?;
     writer.finish();
     Ok(())
@@ -116,27 +121,40 @@ pub(crate) fn add(
     settings: &LexicalSettings,
 ) -> Result<()> {
     for chunk in rows.chunks(CHUNK) {
-        for entry in entries(chunk, &settings.weights) {
-            writer.add(&entry)?;
-        }
+        add_analyzed(writer, &analyzed(chunk, settings), settings)?;
     }
     Ok(())
 }
 
-/// Analyzes tools in parallel.
-fn entries(rows: &[Arc<Row>], weights: &Weights) -> Vec<Entry> {
-    let frequencies = Frequencies::new(weights);
+/// Adds analyzed tools with their keys to an index.
+///
+/// # Errors
+/// [`crate::Error::Derived`].
+pub(crate) fn add_analyzed(
+    writer: &mut LexicalWriter,
+    tools: &[(u64, Analysis)],
+    settings: &LexicalSettings,
+) -> Result<()> {
+    let frequencies = Frequencies::new(&settings.weights);
+    for (key, analysis) in tools {
+        writer.add(&Entry::new(*key, analysis, &frequencies))?;
+    }
+    Ok(())
+}
+
+/// Analyzes tools in parallel. Rows whose stored JSON is no tool are left out.
+pub(crate) fn analyzed(rows: &[Arc<Row>], settings: &LexicalSettings) -> Vec<(u64, Analysis)> {
     let analyzed = rows.par_iter().filter_map(|row| {
-        let analysis = Analysis::of(&row.stored.parse().ok()?, weights);
-        Some(Entry::new(row.stored.key, &analysis, &frequencies))
+        let tool = row.stored.parse().ok()?;
+        Some((row.stored.key, Analysis::of(&tool, &settings.weights)))
     });
     analyzed.collect()
 }
 
 /// Positions by store key. The lexical index names tools by their store key.
-pub(crate) fn ordinals(rows: &[Arc<Row>]) -> HashMap<u64, u32> {
-    let mut ordinals = HashMap::with_capacity(rows.len());
-    for (position, row) in rows.iter().enumerate() {
+pub(crate) fn ordinals<'a>(rows: impl Iterator<Item = &'a Arc<Row>>) -> HashMap<u64, u32> {
+    let mut ordinals = HashMap::with_capacity(rows.size_hint().0);
+    for (position, row) in rows.enumerate() {
         ordinals.insert(row.stored.key, position as u32);
     }
     ordinals

@@ -70,15 +70,16 @@ pub fn load(path: &Path, origin: &str) -> Result<Vec<StoredTool>> {
 pub fn save<'a>(
     path: &Path,
     origin: &str,
-    tools: impl ExactSizeIterator<Item = &'a StoredTool> + Clone,
+    tools: impl Iterator<Item = &'a StoredTool> + Clone,
 ) -> Result<()> {
-    let (mut ids, mut definitions) = (0, 0);
+    let (mut count, mut ids, mut definitions) = (0, 0, 0);
     for tool in tools.clone() {
+        count += 1;
         ids += tool.id.as_str().len();
         definitions += tool.json.len() as u64;
     }
     let numbers = [
-        tools.len() as u32,
+        count,
         ids as u32,
         definitions as u32,
         (definitions >> 32) as u32,

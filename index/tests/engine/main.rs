@@ -7,6 +7,7 @@
 mod child;
 mod world;
 
+mod changes;
 mod companions;
 mod damage;
 mod durability;

@@ -74,7 +74,7 @@ const VERBS: [&str; 8] = [
 const NOUNS: [&str; 8] = [
     "issue", "message", "route", "calendar", "invoice", "Symbol", "天气", "report_2",
 ];
-const WORDS: [&str; 24] = [
+pub const WORDS: [&str; 24] = [
     "repository",
     "attachment",
     "calendar",

@@ -20,6 +20,8 @@ const MAX_GROUP: usize = 64;
 /// Pause after embedding failed; it doubles with each further failure.
 const FIRST_EMBED_RETRY: Duration = Duration::from_secs(1);
 const LAST_EMBED_RETRY: Duration = Duration::from_secs(30);
+/// How long the connection of a writer is kept for the next change.
+const WRITER_REST: Duration = Duration::from_secs(2);
 /// Pause while another process writes, which may be embedding.
 const LOCKED_RETRY: Duration = Duration::from_secs(1);
 /// How long a catalog is embedded while others wait for the thread.
@@ -114,6 +116,7 @@ impl Work {
 
     /// Tells those who wait for a generation that none follows.
     pub fn end_publishing(&self) {
+        self.catalog.close_resting(Duration::ZERO);
         drop(self.published.lock().take());
     }
 
@@ -253,6 +256,7 @@ impl Task for Work {
             // The task has a turn right now.
             return false;
         };
+        self.catalog.close_resting(WRITER_REST);
         let has_news = applier.store.may_have_news();
         if has_news {
             self.is_awaited.store(true, Ordering::Release);

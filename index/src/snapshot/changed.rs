@@ -1,0 +1,172 @@
+//! The snapshot after a commit of a few tools: the former one with these tools changed. What it takes
+//! depends on what was changed; only short lists of numbers are copied whole.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+
+use super::legs::leg_after;
+use super::{Loaded, bytes_of, row};
+use crate::companions::Companions;
+use crate::duplicates::Duplicates;
+use crate::error::Result;
+use crate::moves::{Edit, Moves};
+use crate::search::{OwnRanker, Row, Searcher};
+use crate::settings::Options;
+use crate::tool::ToolId;
+use crate::tools_db::ToolsDb;
+
+/// A commit that changed more tools than this, and more than one in so many, is read as a whole: that
+/// works on all processors.
+const MAX_CHANGED: usize = 64;
+const MAX_CHANGED_SHARE: usize = 16;
+
+/// The rows that a commit changed.
+pub(crate) struct Change {
+    /// How the positions have changed.
+    pub(crate) moves: Moves,
+    /// The new rows, by position.
+    pub(crate) added: Vec<Arc<Row>>,
+    /// The rows that are gone, with their former positions.
+    pub(crate) removed: Vec<(usize, Arc<Row>)>,
+}
+
+impl Loaded {
+    /// The state after the commit of this generation, which changed these tools and nothing else but
+    /// what the catalog follows. `None` if it has to be read as a whole.
+    ///
+    /// # Errors
+    /// [`crate::Error::Store`].
+    pub(crate) fn after(
+        store: &ToolsDb,
+        dir: &Path,
+        options: &Options,
+        previous: &Searcher,
+        generation: u64,
+        tools: &BTreeSet<ToolId>,
+    ) -> Result<Option<Self>> {
+        let most = MAX_CHANGED.max(previous.len() / MAX_CHANGED_SHARE);
+        let is_same_ranker = !matches!(previous.own_ranker, OwnRanker::Unusable(_));
+        let embedders = options.embedders.iter().map(|embedder| embedder.id());
+        let is_same_embedders = embedders.eq(previous.legs.iter().map(|leg| leg.embedder.id()))
+            && options.missing_embedder == previous.missing_embedder;
+        if tools.len() > most || previous.is_empty() || !is_same_ranker || !is_same_embedders {
+            return Ok(None);
+        }
+        store.begin_read()?;
+        let loaded = after_in_transaction(store, dir, previous, generation, tools);
+        store.end();
+        loaded
+    }
+}
+
+fn after_in_transaction(
+    store: &ToolsDb,
+    dir: &Path,
+    previous: &Searcher,
+    generation: u64,
+    tools: &BTreeSet<ToolId>,
+) -> Result<Option<Loaded>> {
+    let version = store.state()?;
+    let follows = version.identity == previous.version.identity
+        && !version.identity.is_empty()
+        && version.generation == generation
+        && previous.version.generation + 1 == generation;
+    if !follows || store.is_of_former_version()? {
+        return Ok(None);
+    }
+    let change = change(store, previous, tools)?;
+    let rows = previous.rows.moved(&change.moves, &change.added);
+    let mut legs = Vec::with_capacity(previous.legs.len());
+    for leg in &previous.legs {
+        match leg_after(store, dir, leg, &rows, &change)? {
+            Some(leg) => legs.push(leg),
+            None => return Ok(None),
+        }
+    }
+    let added_bytes: usize = change.added.iter().map(|row| bytes_of(row)).sum();
+    let removed_bytes: usize = change.removed.iter().map(|(_, row)| bytes_of(row)).sum();
+    Ok(Some(Loaded {
+        followed: store.followed()?,
+        version,
+        settings: previous.settings.clone(),
+        row_bytes: previous.row_bytes + added_bytes - removed_bytes,
+        tool_rows: Arc::new(previous.tool_rows.moved(&change.moves, &change.added)),
+        unsaved_tools: previous.unsaved_tools + change.added.len(),
+        is_verified: previous.is_verified.load(Ordering::Relaxed),
+        is_of_former_version: false,
+        languages: Arc::new(previous.languages.moved(&change.moves, &change.added)),
+        names: match change.moves.keeps_positions() {
+            true => Arc::clone(&previous.names),
+            false => {
+                let added: Vec<&ToolId> = change.added.iter().map(|row| &row.stored.id).collect();
+                Arc::new(previous.names.moved(&change.moves, &added))
+            }
+        },
+        duplicates: duplicates(previous, &change),
+        companions: companions(previous, &change),
+        legs,
+        ranker: previous.ranker.clone(),
+        own_ranker: previous.own_ranker.clone(),
+        missing_embedder: previous.missing_embedder.clone(),
+        cost_model: Arc::clone(&previous.cost_model),
+        owner_words: previous.owner_words.clone(),
+        rows,
+        change: Some(change),
+    }))
+}
+
+fn change(store: &ToolsDb, previous: &Searcher, tools: &BTreeSet<ToolId>) -> Result<Change> {
+    let (mut edits, mut added, mut removed) = (Vec::new(), Vec::new(), Vec::new());
+    // In the order of ids, which is that of rows.
+    for id in tools {
+        let at = previous.rows.first_not(|other| other < id);
+        let former = (at < previous.len())
+            .then(|| &previous.rows[at])
+            .filter(|former| former.stored.id == *id);
+        let key = store.key(id)?;
+        if former.map(|former| former.stored.key) == key {
+            continue;
+        }
+        if let Some(former) = former {
+            removed.push((at, Arc::clone(former)));
+        }
+        if let Some(key) = key {
+            let words = previous.owner_words.as_deref();
+            added.push(row(store, store.tool(key)?, words, true)?);
+        }
+        edits.push(Edit {
+            at,
+            removes: former.is_some(),
+            adds: key.is_some(),
+        });
+    }
+    Ok(Change {
+        moves: Moves::new(previous.len(), &edits),
+        added,
+        removed,
+    })
+}
+
+/// The near-duplicates of the former snapshot, if it has looked for them and the changed tools have the
+/// same ids and fingerprints as before; else to be looked for on first use.
+fn duplicates(previous: &Searcher, change: &Change) -> Arc<OnceLock<Duplicates>> {
+    let removed = change.removed.iter().map(|(_, row)| row);
+    let fingerprint = |row: &Arc<Row>| row.stored.fingerprint;
+    let is_same = change.moves.keeps_positions()
+        && removed
+            .map(fingerprint)
+            .eq(change.added.iter().map(fingerprint));
+    match is_same && previous.duplicates.get().is_some() {
+        true => Arc::clone(&previous.duplicates),
+        false => Arc::default(),
+    }
+}
+
+fn companions(previous: &Searcher, change: &Change) -> Arc<Companions> {
+    match change.added.is_empty() && change.removed.is_empty() {
+        true => Arc::clone(&previous.companions),
+        false => Arc::default(),
+    }
+}
