@@ -597,7 +597,8 @@ impl Catalog {
 ///
 /// - Guarantee: changes are collected in one transaction. [`Writer::commit`] makes all of them
 ///   durable and visible at once.
-/// - Cost: a commit of one tool takes some 30 ms. Slow embedders work in
+/// - Cost: a commit of a few tools takes some milliseconds, whatever the catalog's size, and one sync
+///   of the database. Slow embedders work in
 ///   [`Writer::embed_pending`] only.
 /// - Failure: an error of the store, like dropping the writer without a commit, discards what was
 ///   not committed. An invalid tool is refused before anything is written, and what was collected
