@@ -12,6 +12,7 @@ pub mod missed;
 mod queue;
 pub mod report;
 pub mod shadow;
+mod tool_days;
 mod database;
 pub mod sharing;
 mod writer;

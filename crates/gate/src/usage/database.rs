@@ -5,17 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
-use toolscout_base::telemetry::latencies::Buckets;
 use toolscout_index::database::{self, DatabaseError};
 
 use super::compared::ShadowFigures;
 use super::figures::{CallerFigures, CallerKey, Tally, ToolFigures};
 use super::missed::{MissedRequest, Why};
+use super::tool_days;
 
 /// The database's file name in the data directory.
 pub const FILE_NAME: &str = "usage-by-tool.db";
-/// Most rows of tools, about 150 bytes each. Beyond it the oldest days are removed.
-const MAX_TOOL_ROWS: u64 = 3_000_000;
+/// The size of the database beyond which the oldest days are removed. 90 days on which searches show all tools of a catalog of
+/// 300,000 take 320 MB.
+const MAX_BYTES: i64 = 512 << 20;
 /// Most rows of callers on one day. Callers beyond it are counted together, as [`OTHERS`].
 const MAX_CALLERS_A_DAY: u64 = 2_000;
 /// Most missed requests of a catalog. New ones replace the oldest.
@@ -109,37 +110,8 @@ const LAYOUT: &[&str] = &[
         number INTEGER NOT NULL,
         forgotten INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;",
+    tool_days::LAYOUT,
 ];
-
-/// The columns of a tool's figures, in the order in which [`tool_of`] reads them.
-pub(super) const TOOL_COLUMNS: &str = "searches, first, places, more, injections, calls, successes, errors, latencies, \
-     latency_sum_s, definition_tokens, result_tokens, first_ms, last_ms";
-
-/// Adds figures to a row of `tools`. Of errors and latencies it takes the sums, or nothing to leave the stored ones. A time of 0
-/// stands for no use.
-const ADD_TOOL: &str = "
-    INSERT INTO tools (catalog, day, tool, searches, first, places, more, injections, calls, successes, errors, latencies,
-        latency_sum_s, definition_tokens, result_tokens, first_ms, last_ms, unsent)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
-    ON CONFLICT (catalog, day, tool) DO UPDATE SET
-        searches = searches + excluded.searches,
-        first = first + excluded.first,
-        places = places + excluded.places,
-        more = more + excluded.more,
-        injections = injections + excluded.injections,
-        calls = calls + excluded.calls,
-        successes = successes + excluded.successes,
-        errors = coalesce(excluded.errors, errors),
-        latencies = coalesce(excluded.latencies, latencies),
-        latency_sum_s = latency_sum_s + excluded.latency_sum_s,
-        definition_tokens = definition_tokens + excluded.definition_tokens,
-        result_tokens = result_tokens + excluded.result_tokens,
-        first_ms = CASE
-            WHEN excluded.first_ms = 0 THEN first_ms
-            WHEN first_ms = 0 THEN excluded.first_ms
-            ELSE min(first_ms, excluded.first_ms) END,
-        last_ms = max(last_ms, excluded.last_ms),
-        unsent = unsent + excluded.unsent";
 
 /// The columns of figures of second answers, in the order in which [`shadow_of`] reads them.
 pub(super) const SHADOW_COLUMNS: &str = "searches, overlap, overlap_squares, same_first, calls, absent, live_first, second_first, \
@@ -168,7 +140,7 @@ pub struct CallerDay {
 pub struct UsageDatabase {
     path: PathBuf,
     connection: Connection,
-    max_tool_rows: u64,
+    max_bytes: i64,
 }
 
 impl UsageDatabase {
@@ -182,7 +154,7 @@ impl UsageDatabase {
             Ok(connection) => Ok(UsageDatabase {
                 path,
                 connection,
-                max_tool_rows: MAX_TOOL_ROWS,
+                max_bytes: MAX_BYTES,
             }),
             Err(source) => Err(UsageError { path, source }),
         }
@@ -209,7 +181,10 @@ impl UsageDatabase {
         let inserted = self.change(|change| change.execute(insert, [day]))?;
         match inserted {
             0 => Ok(()),
-            _ => self.prune(day - keep_days + 1),
+            _ => {
+                self.add_up_weeks(day)?;
+                self.prune(day - keep_days + 1)
+            }
         }
     }
 
@@ -222,13 +197,7 @@ impl UsageDatabase {
             change.execute("INSERT OR IGNORE INTO days (day) VALUES (?1)", [tally.day])?;
             let is_shared = is_shared(change)?;
             for (catalog, tools) in &tally.tools {
-                // In the order of the rows: at random, each row of a large catalog would read and write a page of its own.
-                let mut tools: Vec<_> = tools.iter().collect();
-                tools.sort_unstable_by(|(a, _), (b, _)| a.as_str().cmp(b.as_str()));
-                for (tool, figures) in tools {
-                    let key = (catalog.as_str(), tally.day, tool.as_str());
-                    add_tool(change, key, figures, is_shared)?;
-                }
+                tool_days::add(change, (catalog, tally.day), tools, is_shared)?;
             }
             add_callers(change, tally, is_shared)
         })
@@ -375,20 +344,32 @@ impl UsageDatabase {
         })
     }
 
-    /// Removes days before this one, and further ones while there are too many rows.
+    /// Adds old days up to weeks, each in a change of its own. A record that is sent to a store keeps its days, because the store
+    /// has a row for each.
+    fn add_up_weeks(&mut self, today: i64) -> Result<(), UsageError> {
+        let days = self.read(|connection| match is_shared(connection)? {
+            true => Ok(Vec::new()),
+            false => tool_days::days_for_weeks(connection, today),
+        })?;
+        for day in days {
+            self.change(|change| tool_days::add_to_week(change, day))?;
+        }
+        Ok(())
+    }
+
+    /// Removes days before this one, and further ones while the database is too large.
     fn prune(&mut self, before: i64) -> Result<(), UsageError> {
-        let max_rows = self.max_tool_rows;
+        let max_bytes = self.max_bytes;
         self.change(|change| {
             remove_before(change, before)?;
             // Day by day, since days have different numbers of rows.
             let mut first = before;
             loop {
-                let count =
-                    "SELECT count(*), coalesce(min(day), 0), coalesce(max(day), 0) FROM tools";
-                let (rows, oldest, newest): (u64, i64, i64) =
-                    change.query_row(count, [], |row| row.try_into())?;
+                let days = "SELECT coalesce(min(day), 0), coalesce(max(day), 0) FROM days";
+                let (oldest, newest): (i64, i64) =
+                    change.query_row(days, [], |row| row.try_into())?;
                 // The newest day stays: without it nothing would be recorded at all.
-                if rows <= max_rows || oldest == newest {
+                if oldest == newest || used_bytes(change)? <= max_bytes {
                     return Ok(());
                 }
                 first = first.max(oldest) + 1;
@@ -403,7 +384,8 @@ impl UsageDatabase {
     /// [`UsageError`].
     pub fn forget(&mut self, catalog: &str) -> Result<(), UsageError> {
         self.change(|change| {
-            for table in ["tools", "callers", "missed", "shadow", "shared_catalogs"] {
+            tool_days::forget(change, catalog)?;
+            for table in ["callers", "missed", "shadow", "shared_catalogs"] {
                 let delete = format!("DELETE FROM {table} WHERE catalog = ?1");
                 change.execute(&delete, [catalog])?;
             }
@@ -419,7 +401,8 @@ impl UsageDatabase {
         self.read(|connection| connection.query_row(truncate, [], |_| Ok(())))
     }
 
-    /// The use of the tools of a catalog since this day, by their ids.
+    /// The use of the tools of a catalog since this day, by their ids. If the day is in a week that was
+    /// added up, since the beginning of that week.
     ///
     /// # Errors
     /// [`UsageError`].
@@ -428,17 +411,7 @@ impl UsageDatabase {
         catalog: &str,
         since: i64,
     ) -> Result<BTreeMap<String, ToolFigures>, UsageError> {
-        self.read(|connection| {
-            let select =
-                format!("SELECT {TOOL_COLUMNS}, tool FROM tools WHERE catalog = ?1 AND day >= ?2");
-            let mut select = connection.prepare(&select)?;
-            let mut rows = select.query(params![catalog, since])?;
-            let mut tools: BTreeMap<String, ToolFigures> = BTreeMap::new();
-            while let Some(row) = rows.next()? {
-                tools.entry(row.get(14)?).or_default().add(&tool_of(row)?);
-            }
-            Ok(tools)
-        })
+        self.read(|connection| tool_days::read(connection, catalog, since))
     }
 
     /// What callers did in all catalogs since this day, by day, catalog, profile and caller.
@@ -509,116 +482,24 @@ fn first_ms(day: i64) -> i64 {
 }
 
 fn remove_before(change: &Transaction<'_>, day: i64) -> rusqlite::Result<()> {
-    for table in ["days", "tools", "callers", "shadow"] {
+    tool_days::remove_before(change, day)?;
+    for table in ["days", "callers", "shadow"] {
         change.execute(&format!("DELETE FROM {table} WHERE day < ?1"), [day])?;
     }
     change.execute("DELETE FROM missed WHERE at_ms < ?1", [first_ms(day)])?;
     Ok(())
 }
 
+/// The bytes of the pages that have data.
+fn used_bytes(connection: &Connection) -> rusqlite::Result<i64> {
+    let used = "SELECT (page_count - freelist_count) * page_size
+        FROM pragma_page_count, pragma_freelist_count, pragma_page_size";
+    connection.query_row(used, [], |row| row.get(0))
+}
+
 /// Whether rows are sent to a store that several nodes share.
-fn is_shared(change: &Transaction<'_>) -> rusqlite::Result<bool> {
+fn is_shared(change: &Connection) -> rusqlite::Result<bool> {
     change.prepare_cached("SELECT 1 FROM sharing")?.exists([])
-}
-
-/// Adds the figures of a tool to its row of the day.
-///
-/// Most rows have searches alone, and in a large catalog thousands change in a write. SQLite adds these up itself, which takes a
-/// third of the time of reading the row first.
-fn add_tool(
-    change: &Transaction<'_>,
-    (catalog, day, tool): (&str, i64, &str),
-    new: &ToolFigures,
-    is_shared: bool,
-) -> rusqlite::Result<()> {
-    let (errors, latencies) = match new.errors.is_empty() && new.latency.is_empty() {
-        true => (None, None),
-        false => with_stored(change, (catalog, day, tool), new)?,
-    };
-    change.prepare_cached(ADD_TOOL)?.execute(params![
-        catalog,
-        day,
-        tool,
-        new.searches,
-        new.first,
-        new.places,
-        new.more,
-        new.injections,
-        new.calls,
-        new.successes,
-        errors,
-        latencies,
-        new.latency.sum_s,
-        new.definition_tokens,
-        new.result_tokens,
-        new.first_ms,
-        new.last_ms,
-        is_shared,
-    ])?;
-    Ok(())
-}
-
-/// The errors and latencies of a row with new ones added, as its columns have them.
-fn with_stored(
-    change: &Transaction<'_>,
-    (catalog, day, tool): (&str, i64, &str),
-    new: &ToolFigures,
-) -> rusqlite::Result<(Option<String>, Option<String>)> {
-    let mut select = change.prepare_cached(
-        "SELECT errors, latencies FROM tools WHERE catalog = ?1 AND day = ?2 AND tool = ?3",
-    )?;
-    let stored = select
-        .query_row(params![catalog, day, tool], |row| row.try_into())
-        .optional()?;
-    let (errors, latencies) = stored.unwrap_or_default();
-    let mut sum = ToolFigures {
-        errors: parsed(errors),
-        latency: Buckets {
-            counts: parsed(latencies),
-            sum_s: 0.0,
-        },
-        ..ToolFigures::default()
-    };
-    sum.add(new);
-    let errors = (!sum.errors.is_empty()).then(|| text_of(&sum.errors));
-    let latencies = (!sum.latency.is_empty()).then(|| text_of(&sum.latency.counts));
-    Ok((errors, latencies))
-}
-
-/// Maps and arrays of numbers always serialise.
-fn text_of(value: &impl serde::Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default()
-}
-
-/// The figures in the columns of [`TOOL_COLUMNS`]. What is not readable counts as nothing.
-pub(super) fn tool_of(row: &Row<'_>) -> rusqlite::Result<ToolFigures> {
-    let errors: Option<String> = row.get(7)?;
-    let latencies: Option<String> = row.get(8)?;
-    Ok(ToolFigures {
-        searches: row.get(0)?,
-        first: row.get(1)?,
-        places: row.get(2)?,
-        more: row.get(3)?,
-        injections: row.get(4)?,
-        calls: row.get(5)?,
-        successes: row.get(6)?,
-        errors: parsed(errors),
-        latency: Buckets {
-            counts: parsed(latencies),
-            sum_s: row.get(9)?,
-        },
-        definition_tokens: row.get(10)?,
-        result_tokens: row.get(11)?,
-        first_ms: row.get(12)?,
-        last_ms: row.get(13)?,
-    })
-}
-
-fn parsed<T: serde::de::DeserializeOwned + Default>(text: Option<String>) -> T {
-    match text {
-        Some(text) => serde_json::from_str(&text).unwrap_or_default(),
-        None => T::default(),
-    }
 }
 
 pub(super) fn missed_of(row: &Row<'_>) -> rusqlite::Result<MissedRequest> {
@@ -735,14 +616,16 @@ fn add_caller(
 mod tests {
     use toolscout_index::{Match, ToolId};
 
+    use super::super::figures::ToolTally;
     use super::*;
 
     fn shown(day: i64, tools: &[&str]) -> Tally {
         let mut tally = Tally::of(day);
         for tool in tools {
-            let figures = tally.tool("c", &ToolId::parse(tool).unwrap());
+            let mut catalog = tally.catalog("c".to_owned());
+            let figures = catalog.tool(ToolId::parse(tool).unwrap());
             figures.searches = 1;
-            figures.used_at(day);
+            figures.used_at(first_ms(day) + 5);
         }
         tally
     }
@@ -756,33 +639,46 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut one = UsageDatabase::open(folder.path()).unwrap();
         let mut other = UsageDatabase::open(folder.path()).unwrap();
-        let mut tally = Tally::of(7);
-        let figures = tally.tool("c", &ToolId::parse("s/t").unwrap());
-        (figures.calls, figures.successes) = (3, 1);
-        figures.errors.insert("timeout".to_owned(), 2);
-        figures.took(0.003);
-        (figures.first_ms, figures.last_ms) = (5, 9);
-        let called = figures.clone();
+        let of_tool = |change: fn(&mut ToolTally)| {
+            let mut tally = Tally::of(7);
+            let mut catalog = tally.catalog("c".to_owned());
+            change(catalog.tool(ToolId::parse("s/t").unwrap()));
+            tally
+        };
+        let called = of_tool(|tool| {
+            tool.used_at(9);
+            tool.used_at(5);
+            let calls = tool.calls();
+            (calls.calls, calls.successes) = (3, 1);
+            calls.errors.insert("timeout".to_owned(), 2);
+            calls.took(0.003);
+        });
         // Searches alone leave the errors and latencies of calls as they are.
-        let mut searches = Tally::of(7);
-        let figures = searches.tool("c", &ToolId::parse("s/t").unwrap());
-        (figures.searches, figures.first, figures.places) = (2, 1, 3);
-        (figures.first_ms, figures.last_ms) = (4, 7);
-        let searched = figures.clone();
+        let searched = of_tool(|tool| {
+            (tool.searches, tool.first, tool.places) = (2, 1, 3);
+            tool.used_at(7);
+            tool.used_at(4);
+        });
         // Tokens of a definition have no time of their own.
-        let mut tokens = Tally::of(7);
-        tokens
-            .tool("c", &ToolId::parse("s/t").unwrap())
-            .definition_tokens = 30;
-        let mut sum = ToolFigures::default();
-        for tally in [&tokens, &tally, &searches, &tally, &tokens] {
+        let tokens = of_tool(|tool| tool.calls().definition_tokens = 30);
+        for tally in [&tokens, &called, &searched, &called, &tokens] {
             one.write(tally).unwrap();
             std::mem::swap(&mut one, &mut other);
         }
-        for figures in [&called, &searched, &called] {
-            sum.add(figures);
-        }
-        sum.definition_tokens = 60;
+        let mut sum = ToolFigures {
+            searches: 2,
+            first: 1,
+            places: 3,
+            calls: 6,
+            successes: 2,
+            errors: BTreeMap::from([("timeout".to_owned(), 4)]),
+            definition_tokens: 60,
+            first_ms: 4,
+            last_ms: 9,
+            ..ToolFigures::default()
+        };
+        sum.took(0.003);
+        sum.took(0.003);
         assert_eq!(
             one.tools("c", 7).unwrap(),
             BTreeMap::from([("s/t".to_owned(), sum)])
@@ -792,7 +688,7 @@ mod tests {
     }
 
     #[test]
-    fn old_days_are_removed_and_so_are_the_oldest_of_too_many_rows() {
+    fn old_days_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = UsageDatabase::open(folder.path()).unwrap();
         for (day, tools) in [(1, ["a", "b"]), (2, ["c", "d"]), (3, ["e", "f"])] {
@@ -803,9 +699,122 @@ mod tests {
         store.begin_day(4, 3).unwrap();
         assert_eq!(ids(&store, 0), ["c", "d", "e", "f"]);
         assert_eq!(store.days(0).unwrap(), BTreeSet::from([2, 3, 4]));
-        store.max_tool_rows = 1;
-        store.prune(2).unwrap();
-        assert_eq!(ids(&store, 0), ["e", "f"], "the newest day stays");
+        let names = "SELECT count(*) FROM tool_names";
+        let names: u64 = store
+            .connection
+            .query_row(names, [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(names, 4, "names without a row are gone");
+    }
+
+    #[test]
+    fn the_oldest_days_of_a_database_that_is_too_large_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = UsageDatabase::open(folder.path()).unwrap();
+        let names: Vec<String> = (0..3_000).map(|number| format!("tool {number}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        for day in 1..=3 {
+            store.write(&shown(day, &names)).unwrap();
+        }
+        store.max_bytes = used_bytes(&store.connection).unwrap() - 4096;
+        store.prune(0).unwrap();
+        assert_eq!(store.days(0).unwrap(), BTreeSet::from([2, 3]));
+        store.max_bytes = 1;
+        store.prune(0).unwrap();
+        assert_eq!(store.days(0).unwrap(), BTreeSet::from([3]));
+        assert_eq!(ids(&store, 0).len(), 3_000, "the newest day stays");
+    }
+
+    /// Monday of a week.
+    const MONDAY: i64 = 20_703;
+
+    #[test]
+    fn old_days_are_added_up_to_weeks() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = UsageDatabase::open(folder.path()).unwrap();
+        for day in MONDAY..MONDAY + 9 {
+            let mut tally = shown(day, &["s/a"]);
+            let mut catalog = tally.catalog("c".to_owned());
+            let calls = catalog.tool(ToolId::parse("s/a").unwrap()).calls();
+            calls.calls = 1;
+            calls.errors.insert("timeout".to_owned(), 1);
+            calls.took(0.003);
+            store.write(&tally).unwrap();
+        }
+        let all = store.tools("c", 0).unwrap();
+        // The first week is over for longer than fourteen days, and of the second one only Monday.
+        store.begin_day(MONDAY + 22, 90).unwrap();
+        let rows = |store: &UsageDatabase| -> Vec<i64> {
+            let mut select = store
+                .connection
+                .prepare("SELECT day FROM tool_days ORDER BY day")
+                .unwrap();
+            let days = select.query_map([], |row| row.get(0)).unwrap();
+            days.map(Result::unwrap).collect()
+        };
+        assert_eq!(rows(&store), [MONDAY, MONDAY + 7, MONDAY + 8]);
+        assert_eq!(store.tools("c", 0).unwrap(), all);
+        // A day within a week counts the whole week; later days stay apart.
+        assert_eq!(store.tools("c", MONDAY + 6).unwrap(), all);
+        assert_eq!(store.tools("c", MONDAY + 8).unwrap()["s/a"].calls, 1);
+        // The week stays until its last day is too old.
+        store.begin_day(MONDAY + 23, 18).unwrap();
+        assert_eq!(rows(&store), [MONDAY, MONDAY + 7]);
+        assert_eq!(store.tools("c", 0).unwrap(), all);
+        store.begin_day(MONDAY + 24, 18).unwrap();
+        assert_eq!(rows(&store), [MONDAY + 7]);
+    }
+
+    #[test]
+    fn a_record_that_is_shared_keeps_its_days() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = UsageDatabase::open(folder.path()).unwrap();
+        store.share_with("store").unwrap();
+        store.write(&shown(MONDAY, &["a"])).unwrap();
+        store.write(&shown(MONDAY + 1, &["a"])).unwrap();
+        store.begin_day(MONDAY + 22, 90).unwrap();
+        assert_eq!(store.unsent("c", false, 10).unwrap().tools.len(), 2);
+    }
+
+    #[test]
+    fn a_database_of_an_earlier_version_keeps_its_figures() {
+        let folder = tempfile::tempdir().unwrap();
+        let old = database::open(&folder.path().join(FILE_NAME), &LAYOUT[..4]).unwrap();
+        let day = first_ms(MONDAY);
+        old.execute_batch(&format!(
+            "INSERT INTO tools VALUES ('c', {MONDAY}, 's/a', 3, 1, 6, 2, 1, 2, 1, '{{\"timeout\":1}}',
+                 '[0,0,0,0,1,0,0,0,0,0,0,0,0,0,0,0]', 0.002, 40, 60, {day}, {day} + 9, 1);
+             INSERT INTO tools VALUES ('c', {MONDAY} + 1, 's/a', 1, 0, 5, 0, 0, 0, 0, NULL, NULL, 0.0, 0, 0, {day} + 90000000,
+                 {day} + 90000000, 0);
+             INSERT INTO tools VALUES ('d', {MONDAY}, 's/a', 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0.0, 7, 0, 0, 0, 0);
+             INSERT INTO sharing VALUES (1, 'record', 'store', 5);"
+        ))
+        .unwrap();
+        drop(old);
+        let store = UsageDatabase::open(folder.path()).unwrap();
+        let mut expected = ToolFigures {
+            searches: 4,
+            first: 1,
+            places: 11,
+            more: 2,
+            injections: 1,
+            calls: 2,
+            successes: 1,
+            errors: BTreeMap::from([("timeout".to_owned(), 1)]),
+            definition_tokens: 40,
+            result_tokens: 60,
+            first_ms: day,
+            last_ms: day + 90_000_000,
+            ..ToolFigures::default()
+        };
+        expected.took(0.002);
+        let tools = store.tools("c", 0).unwrap();
+        assert_eq!(tools, BTreeMap::from([("s/a".to_owned(), expected)]));
+        let tokens = &store.tools("d", 0).unwrap()["s/a"];
+        assert_eq!((tokens.definition_tokens, tokens.first_ms), (7, 0));
+        let unsent = store.unsent("c", false, 10).unwrap().tools;
+        assert_eq!(unsent.len(), 1);
+        assert_eq!((unsent[0].day, unsent[0].key.as_str()), (MONDAY, "s/a"));
     }
 
     #[test]
@@ -813,7 +822,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut store = UsageDatabase::open(folder.path()).unwrap();
         let mut tally = shown(1, &["secret_name"]);
-        tally.tool("other", &ToolId::parse("t").unwrap()).calls = 1;
+        let mut other = tally.catalog("other".to_owned());
+        other.tool(ToolId::parse("t").unwrap()).calls().calls = 1;
         for catalog in ["c", "other"] {
             let key = CallerKey {
                 catalog: catalog.to_owned(),

@@ -146,17 +146,78 @@ pub struct CallerKey {
     pub who: String,
 }
 
+/// The use of a tool in a [`Tally`]. A search shows many tools and few of them are called, so that
+/// figures of loads and calls have a place of their own.
+#[derive(Clone, Debug, Default)]
+pub struct ToolTally {
+    /// As [`ToolFigures::searches`].
+    pub searches: u64,
+    /// As [`ToolFigures::first`].
+    pub first: u64,
+    /// As [`ToolFigures::places`].
+    pub places: u64,
+    /// As [`ToolFigures::more`].
+    pub more: u64,
+    first_ms: i64,
+    last_ms: i64,
+    calls: Option<Box<ToolFigures>>,
+}
+
+impl ToolTally {
+    /// Notes the time of a use.
+    pub fn used_at(&mut self, at_ms: i64) {
+        if self.first_ms == 0 || at_ms < self.first_ms {
+            self.first_ms = at_ms;
+        }
+        self.last_ms = self.last_ms.max(at_ms);
+    }
+
+    /// The times of the first and the last use; `None` without any.
+    pub fn times(&self) -> Option<(i64, i64)> {
+        (self.first_ms > 0).then_some((self.first_ms, self.last_ms))
+    }
+
+    /// The figures of loads and calls, to add to.
+    pub fn calls(&mut self) -> &mut ToolFigures {
+        self.calls.get_or_insert_default()
+    }
+
+    /// The figures of loads and calls, if there are any.
+    pub fn called(&self) -> Option<&ToolFigures> {
+        self.calls.as_deref()
+    }
+}
+
+/// Tools of a catalog in a [`Tally`].
+pub type ToolTallies = HashMap<ToolId, ToolTally>;
+
 /// What was used on one day and is not in the database yet.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// The day, counted from 1970.
     pub day: i64,
     /// The tools of each catalog.
-    pub tools: HashMap<String, HashMap<ToolId, ToolFigures>>,
+    pub tools: HashMap<String, ToolTallies>,
     /// The callers.
     pub callers: HashMap<CallerKey, CallerFigures>,
     /// The number of tools and callers.
     rows: usize,
+}
+
+/// A catalog of a [`Tally`].
+pub struct CatalogTally<'a> {
+    tools: &'a mut ToolTallies,
+    rows: &'a mut usize,
+}
+
+impl CatalogTally<'_> {
+    /// The figures of a tool.
+    pub fn tool(&mut self, tool: ToolId) -> &mut ToolTally {
+        self.tools.entry(tool).or_insert_with(|| {
+            *self.rows += 1;
+            ToolTally::default()
+        })
+    }
 }
 
 impl Tally {
@@ -178,11 +239,12 @@ impl Tally {
         self.len() == 0
     }
 
-    /// The figures of a tool.
-    pub fn tool(&mut self, catalog: &str, tool: &ToolId) -> &mut ToolFigures {
-        let tools = self.tools.entry(catalog.to_owned()).or_default();
-        self.rows += usize::from(!tools.contains_key(tool));
-        tools.entry(tool.clone()).or_default()
+    /// The tools of a catalog.
+    pub fn catalog(&mut self, catalog: String) -> CatalogTally<'_> {
+        CatalogTally {
+            tools: self.tools.entry(catalog).or_default(),
+            rows: &mut self.rows,
+        }
     }
 
     /// The figures of a caller.

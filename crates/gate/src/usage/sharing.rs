@@ -9,12 +9,10 @@ use std::path::PathBuf;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::compared::ShadowFigures;
-use super::database::{
-    SHADOW_COLUMNS, TOOL_COLUMNS, UsageDatabase, UsageError, caller_of, missed_of, shadow_of,
-    tool_of,
-};
+use super::database::{SHADOW_COLUMNS, UsageDatabase, UsageError, caller_of, missed_of, shadow_of};
 use super::figures::{CallerFigures, ToolFigures};
 use super::missed::MissedRequest;
+use super::tool_days;
 
 /// The record of this node, as the store needs it.
 #[derive(Clone, Debug)]
@@ -135,7 +133,7 @@ impl UsageDatabase {
     pub fn unsent_catalogs(&self, with_missed: bool) -> Result<Vec<String>, UsageError> {
         self.read(|connection| {
             let mut select = connection.prepare(
-                "SELECT catalog FROM tools WHERE unsent > 0
+                "SELECT name FROM catalogs WHERE id IN (SELECT catalog FROM tool_days WHERE unsent > 0)
                  UNION SELECT catalog FROM callers WHERE unsent > 0
                  UNION SELECT catalog FROM shadow WHERE unsent > 0
                  UNION SELECT catalog FROM missed WHERE unsent > 0 AND ?1",
@@ -212,12 +210,9 @@ impl UsageDatabase {
         sent: i64,
     ) -> Result<(), UsageError> {
         self.change(|change| {
-            let mut tools = change.prepare_cached(
-                "UPDATE tools SET unsent = 0 WHERE catalog = ?1 AND day = ?2 AND tool = ?3 AND unsent = ?4",
-            )?;
-            for row in &rows.tools {
-                tools.execute(params![catalog, row.day, row.key, row.changes])?;
-            }
+            let tools = rows.tools.iter();
+            let tools = tools.map(|row| (row.key.as_str(), row.day, row.changes));
+            tool_days::set_sent(change, catalog, tools)?;
             let mut callers = change.prepare_cached(
                 "UPDATE callers SET unsent = 0
                  WHERE catalog = ?1 AND day = ?2 AND profile = ?3 AND who = ?4 AND unsent = ?5",
@@ -243,7 +238,7 @@ impl UsageDatabase {
 }
 
 fn mark_all(connection: &Connection) -> rusqlite::Result<()> {
-    for table in ["tools", "callers", "shadow", "missed"] {
+    for table in ["tool_days", "callers", "shadow", "missed"] {
         connection.execute(&format!("UPDATE {table} SET unsent = unsent + 1"), [])?;
     }
     Ok(())
@@ -254,14 +249,14 @@ fn unsent_tools(
     catalog: &str,
     limit: usize,
 ) -> rusqlite::Result<Vec<Unsent<String, ToolFigures>>> {
-    let select = format!(
-        "SELECT {TOOL_COLUMNS}, day, unsent, tool FROM tools WHERE catalog = ?1 AND unsent > 0 LIMIT ?2"
-    );
-    let mut select = connection.prepare_cached(&select)?;
-    let rows = select.query_map(params![catalog, limit as i64], |row| {
-        unsent(row, 14, row.get(16)?, tool_of(row)?)
-    })?;
-    rows.collect()
+    let rows = tool_days::unsent(connection, catalog, limit)?.into_iter();
+    let rows = rows.map(|row| Unsent {
+        day: row.day,
+        key: row.tool,
+        figures: row.figures,
+        changes: row.changes,
+    });
+    Ok(rows.collect())
 }
 
 fn unsent_callers(
@@ -329,7 +324,8 @@ mod tests {
     fn used(database: &mut UsageDatabase, tools: &[&str]) {
         let mut tally = Tally::of(7);
         for tool in tools {
-            tally.tool("c", &ToolId::parse(tool).unwrap()).calls = 1;
+            let mut catalog = tally.catalog("c".to_owned());
+            catalog.tool(ToolId::parse(tool).unwrap()).calls().calls = 1;
         }
         let key = CallerKey {
             catalog: "c".to_owned(),

@@ -20,8 +20,12 @@ use super::queue::Receiver;
 
 /// How often sums are written. What is not written yet is lost if the process is killed.
 const WRITE_EVERY: Duration = Duration::from_secs(5);
-/// Rows in memory that are written before that; about 500 bytes each.
-const MAX_ROWS: usize = 20_000;
+/// How often they are written if there are many: each write rewrites most pages of a large catalog's day.
+const WRITE_MANY_EVERY: Duration = Duration::from_secs(30);
+/// From how many rows on there are many.
+const MANY_ROWS: usize = 1_000;
+/// Rows in memory that are written before that; about 150 bytes each.
+const MAX_ROWS: usize = 100_000;
 /// Missed requests in memory.
 const MAX_MISSED: usize = 5_000;
 /// Definitions whose tokens are remembered.
@@ -90,7 +94,7 @@ impl Writer {
         let mut written = Instant::now();
         loop {
             // Without anything to write, it sleeps until there is something.
-            let until = (written + WRITE_EVERY).saturating_duration_since(Instant::now());
+            let until = (written + self.write_every()).saturating_duration_since(Instant::now());
             let patience = (!self.has_nothing_to_do()).then_some(until);
             let Some(taken) = messages.take(patience) else {
                 return self.end();
@@ -103,10 +107,17 @@ impl Writer {
             }
             let missed = self.open_searches.idle(unix_ms(SystemTime::now()));
             self.miss(missed);
-            if written.elapsed() >= WRITE_EVERY {
+            if written.elapsed() >= self.write_every() {
                 self.write();
                 written = Instant::now();
             }
+        }
+    }
+
+    fn write_every(&self) -> Duration {
+        match self.tally.len() < MANY_ROWS {
+            true => WRITE_EVERY,
+            false => WRITE_MANY_EVERY,
         }
     }
 
@@ -118,7 +129,10 @@ impl Writer {
     fn take(&mut self, message: Message) {
         match message {
             Message::Search(at_ms, search) => self.searched(at_ms, *search),
-            Message::Loaded(at_ms, loaded) => self.loaded(at_ms, &loaded.0, &loaded.1),
+            Message::Loaded(at_ms, loaded) => {
+                let (origin, tools) = *loaded;
+                self.loaded(at_ms, &origin, tools);
+            }
             Message::Call(at_ms, call) => self.called(at_ms, &call),
             Message::Forget(catalog, done) => {
                 self.tally.forget(&catalog);
@@ -152,33 +166,36 @@ impl Writer {
         self.caller(&search.origin).searched(search.matched);
         let missed = self.open_searches.searched(at_ms, &catalog, &search);
         self.miss(missed);
-        for (index, tool) in search.hits.iter().enumerate() {
-            let figures = self.tally.tool(&catalog, tool);
-            figures.searches += 1;
-            figures.first += u64::from(index == 0);
-            figures.places += index as u64 + 1;
-            figures.used_at(at_ms);
+        let mut tools = self.tally.catalog(catalog);
+        for (index, tool) in search.hits.into_iter().enumerate() {
+            let shown = tools.tool(tool);
+            shown.searches += 1;
+            shown.first += u64::from(index == 0);
+            shown.places += index as u64 + 1;
+            shown.used_at(at_ms);
         }
-        for tool in &search.more {
-            let figures = self.tally.tool(&catalog, tool);
-            figures.more += 1;
-            figures.used_at(at_ms);
+        for tool in search.more {
+            let shown = tools.tool(tool);
+            shown.more += 1;
+            shown.used_at(at_ms);
         }
         let (format, sent) = search.sent.unwrap_or((Emit::Names, Vec::new()));
         for tool in &sent {
             let tokens = self.tokens.of(tool, format);
-            self.tally.tool(&catalog, &tool.id).definition_tokens += tokens as u64;
+            tools.tool(tool.id.clone()).calls().definition_tokens += tokens as u64;
         }
     }
 
-    fn loaded(&mut self, at_ms: i64, origin: &Origin, tools: &[(ToolId, usize)]) {
+    fn loaded(&mut self, at_ms: i64, origin: &Origin, tools: Vec<(ToolId, usize)>) {
         self.begin(at_ms);
         let catalog = self.catalog_of(origin);
+        let mut tally = self.tally.catalog(catalog);
         for (tool, tokens) in tools {
-            let figures = self.tally.tool(&catalog, tool);
+            let loaded = tally.tool(tool);
+            loaded.used_at(at_ms);
+            let figures = loaded.calls();
             figures.injections += 1;
-            figures.definition_tokens += *tokens as u64;
-            figures.used_at(at_ms);
+            figures.definition_tokens += tokens as u64;
         }
     }
 
@@ -189,7 +206,10 @@ impl Writer {
         caller.calls += 1;
         caller.errors += u64::from(call.error.is_some());
         let catalog = self.catalog_of(&call.origin);
-        let figures = self.tally.tool(&catalog, &call.tool);
+        let mut tools = self.tally.catalog(catalog);
+        let used = tools.tool(call.tool.clone());
+        used.used_at(at_ms);
+        let figures = used.calls();
         figures.calls += 1;
         match call.error {
             None => figures.successes += 1,
@@ -199,7 +219,6 @@ impl Writer {
             figures.took(took.as_secs_f64());
         }
         figures.result_tokens += result_tokens(call) as u64;
-        figures.used_at(at_ms);
     }
 
     /// Keeps missed requests until they are written, as many as fit.
