@@ -747,6 +747,23 @@ async fn a_search_beside_a_call_of_the_client_is_answered_in_the_next_turn() {
 }
 
 #[tokio::test]
+async fn a_search_for_a_tool_that_the_model_sees_says_so_and_loads_no_other() {
+    for api in APIS {
+        let (server, provider) = start(|config| config.pins = vec!["weather_*".into()]).await;
+        let search = ("s1", "tool_search", find("weather forecast for a city"));
+        provider.reply(api.reply(1, "", &[search], false));
+        provider.reply(api.reply(2, "Done.", &[], false));
+        let mut history = json!([Api::question("Weather.")]);
+        ask(&server, api, &mut history, false).await;
+        let [first, second] = provider.sent_json().try_into().unwrap();
+        assert_eq!(names(&second), names(&first), "{api:?}");
+        let told = second[api.history()].to_string();
+        let visible = r#"\"already_visible\":[\"weather_forecast\"]"#;
+        assert!(told.contains(visible), "{api:?}: {told}");
+    }
+}
+
+#[tokio::test]
 async fn what_was_called_is_shown_again_even_if_nothing_is_remembered() {
     for api in APIS {
         let (server, provider) = start(|_| {}).await;

@@ -7,7 +7,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use reqwest::Response;
 use toolscout_index::formats::model_name;
-use toolscout_index::{Searcher, Tool, ToolId};
+use toolscout_index::{Match, Searcher, Tool, ToolId};
 
 use crate::answers::figures::{Figures, Report};
 use crate::answers::passing;
@@ -488,9 +488,8 @@ impl Exchange {
         for name in &mut request.select {
             *name = list.resolved(name).to_owned();
         }
-        // A tool that is always shown is in no catalog.
         request.select.retain(|name| {
-            let is_visible = list.contains(name) && list.deferred_tokens(name).is_none();
+            let is_visible = list.is_visible(name);
             if is_visible {
                 answer.already.push(name.clone());
             }
@@ -511,7 +510,7 @@ impl Exchange {
             self.trail.searched(&queries, hits);
         }
         self.history.note(&request.queries, &mut own);
-        let mut hits: Vec<FoundTool> = own.hits.iter().map(FoundTool::of_request).collect();
+        let mut hits = without_visible(&mut own, &self.list, &mut answer.already);
         // What one catalog lacks, the other may have: a verdict on the request's own tools alone would
         // say too little.
         if extra.is_empty() {
@@ -546,6 +545,7 @@ impl Exchange {
         answer.refused = loaded.refused;
         answer.evicted = loaded.evicted;
         if hits.is_empty()
+            && own.hits.is_empty()
             && let Some(no_match) = own.no_match
         {
             answer.missing(no_match, str::to_owned);
@@ -617,6 +617,42 @@ impl Exchange {
         };
         searched.map_err(|error| why_not_searched(&error).to_owned())
     }
+}
+
+/// The hits that can be loaded, with the names of those that the model sees already put here.
+///
+/// Tools that come next take their places. After a good match whose first hit the model sees, nothing needs to be loaded: what
+/// else was found gets a line.
+fn without_visible(
+    own: &mut search::Found,
+    list: &ToolList,
+    visible: &mut Vec<String>,
+) -> Vec<FoundTool> {
+    own.more.retain(|tool| !list.is_visible(tool.id.name()));
+    let (mut hits, mut served, mut found_visible) = (Vec::new(), BTreeSet::new(), 0);
+    let mut lines = Vec::new();
+    for hit in &own.hits {
+        let is_first = !hits
+            .iter()
+            .any(|other: &FoundTool| other.query == hit.query);
+        if list.is_visible(hit.tool.id.name()) {
+            found_visible += 1;
+            visible.push(hit.tool.id.name().to_owned());
+            if is_first && own.matched == Some(Match::Good) {
+                served.insert(hit.query);
+            }
+        } else if hit.query.is_some() && served.contains(&hit.query) {
+            lines.push(Arc::clone(&hit.tool));
+        } else {
+            hits.push(FoundTool::of_request(hit));
+        }
+    }
+    if served.is_empty() {
+        let next = own.more.drain(..found_visible.min(own.more.len()));
+        hits.extend(next.map(FoundTool::of_next));
+    }
+    own.more.splice(..0, lines);
+    hits
 }
 
 /// Searches among the request's tools, and in the other catalog if there is one.
@@ -706,6 +742,16 @@ impl FoundTool {
             tool: Arc::clone(&hit.tool),
             is_foreign: false,
             query: hit.query,
+        }
+    }
+
+    /// A tool of the request that comes after the hits.
+    fn of_next(tool: Arc<Tool>) -> Self {
+        FoundTool {
+            name: tool.id.name().to_owned(),
+            tool,
+            is_foreign: false,
+            query: None,
         }
     }
 

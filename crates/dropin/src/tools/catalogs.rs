@@ -1,4 +1,4 @@
-//! The catalogs in which deferred tools are searched: one for each list of tools, by words and the
+//! The catalogs in which the tools of requests are searched: one for each list of tools, by words and the
 //! built-in tables.
 //!
 //! They are a cache. A list that was seen is known in memory; its catalog is on disk, under the name
@@ -236,8 +236,8 @@ impl RequestCatalogs {
         if catalog.searcher().settings().description == name {
             return Ok(catalog);
         }
-        let mut tools = Vec::with_capacity(list.deferred().len());
-        for (name, json) in list.deferred() {
+        let mut tools = Vec::with_capacity(list.len());
+        for (name, json) in list.searched() {
             tools.extend(tool(name, &json));
         }
         let mut writer = catalog.writer()?;

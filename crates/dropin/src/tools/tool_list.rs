@@ -27,8 +27,9 @@ impl ListId {
     /// The id of a list of this owner.
     pub fn of(owner: &str, dialect: Dialect, deferral: &Deferral, tools: &[u8]) -> Self {
         let mut hasher = blake3::Hasher::new();
+        // "all": the catalogs of earlier versions, which are on disk under these ids, lack the visible tools.
         let divided = format!(
-            "{} {} {:?}",
+            "all {} {} {:?}",
             deferral.above_tokens, deferral.own_tokens, deferral.pins
         );
         // With their lengths, so that other parts never make the same bytes.
@@ -260,6 +261,18 @@ impl ToolList {
             let tool = &self.tools[*place].tool;
             (tool.name.as_str(), searchable(tool))
         })
+    }
+
+    /// Names and definitions of the tools that are searched: the deferred ones, and those that the
+    /// model sees, so that a search can say that it has the right one already.
+    pub fn searched(&self) -> impl Iterator<Item = (&str, Bytes)> {
+        let searched = self.tools.iter().filter(|listed| listed.can_be_deferred());
+        searched.map(|listed| (listed.tool.name.as_str(), searchable(&listed.tool)))
+    }
+
+    /// Whether this tool of the client is always shown.
+    pub fn is_visible(&self, name: &str) -> bool {
+        self.contains(name) && self.deferred_tokens(name).is_none()
     }
 
     /// Number of all tools.
@@ -548,6 +561,9 @@ mod tests {
         let short = read(1000, &[], &text).unwrap_err();
         assert_eq!(short, Reason::ShortList.with_tools(4));
         let list = read(20, &["a_*", "mail_*"], &text).unwrap();
+        let searched: Vec<&str> = list.searched().map(|(name, _)| name).collect();
+        assert_eq!(searched, ["a_x", "b", "c"]);
+        assert!(list.is_visible("a_x") && !list.is_visible("b") && !list.is_visible("other"));
         assert_eq!(list.idle_pins, ["mail_*"]);
         let deferred: Vec<&str> = list.deferred().map(|(name, _)| name).collect();
         assert_eq!(deferred, ["b"]);
