@@ -773,6 +773,9 @@ async fn the_servers_are_named_and_all_tools_of_one_are_listed() {
     );
     let given = json!({ "text": "hi" });
     assert_eq!(words(&call(&client, "b__echo", given).await), "hi");
+    let found = words(&call(&client, "tool_search", json!({ "query": "echo" })).await);
+    let found: Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(found["already_visible"], json!(["b__echo"]), "{found}");
 
     let list = async |given: Value| -> Value {
         let answer = words(&call(&client, "list_tools", given).await);

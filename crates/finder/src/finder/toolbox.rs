@@ -391,6 +391,17 @@ impl Toolbox {
         self.position(id).is_some()
     }
 
+    /// Whether the model sees none.
+    pub fn is_empty(&self) -> bool {
+        self.loaded.is_empty()
+    }
+
+    /// The name under which the model sees a tool; `None` for a tool that it does not see.
+    pub fn name_of(&self, id: &ToolId) -> Option<&str> {
+        let loaded = &self.loaded[self.position(id)?];
+        Some(&loaded.spec.name)
+    }
+
     /// The evicted tool with this name.
     pub fn unloaded(&self, name: &str) -> Option<&ToolId> {
         let mut ids = self.unloaded.iter().map(|gone| &gone.id);

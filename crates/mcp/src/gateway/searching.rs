@@ -62,6 +62,7 @@ impl Session {
         }
         // An earlier search of the conversation has described these tools.
         let is_short = found.repeats > 0 && !given.contains_key("detail");
+        let visible = self.names_in_list(&found, context).await;
         let injection = match self.style(context) {
             Style::Inject => self.inject(&found, context).await,
             Style::Dispatch => None,
@@ -74,12 +75,31 @@ impl Session {
             config.find.more,
             &|id| self.shared.unavailable(id),
         );
+        if !visible.is_empty() {
+            answer["already_visible"] = visible.into();
+        }
         // Without sessions they would be in every answer.
         if has_session(context) {
             let found = found.hits.iter().map(|hit| &hit.tool.id).collect();
             self.tell_instructions(found, &mut answer);
         }
         CallToolResult::success(vec![ContentBlock::text(answer.to_string())])
+    }
+
+    /// The names of the found tools that the client has in its list: pinned ones, and those of earlier searches.
+    async fn names_in_list(
+        &self,
+        found: &Found,
+        context: &RequestContext<RoleServer>,
+    ) -> Vec<String> {
+        if self.shared.may_have_pins() && self.toolbox.lock().is_empty() {
+            // A session of one request has not listed its tools.
+            self.tools(&self.origin(context)).await;
+        }
+        let toolbox = self.toolbox.lock();
+        let hits = found.hits.iter();
+        let names = hits.filter_map(|hit| toolbox.name_of(&hit.tool.id));
+        names.map(str::to_owned).collect()
     }
 
     /// Adds what servers say about the use of their tools, when the session first gets one of them.
