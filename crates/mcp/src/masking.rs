@@ -8,7 +8,8 @@ use regex::{Regex, RegexBuilder};
 use rmcp::model::{
     CallToolResult, ContentBlock, DetailedTask, GetPromptResult, ResourceContents, TaskPayload,
 };
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use toolscout_base::known_secrets;
@@ -22,6 +23,8 @@ const MAX_PATTERNS: usize = 64;
 const MAX_PATTERN_BYTES: usize = 1_000;
 /// Most bytes of a compiled pattern.
 const MAX_COMPILED_BYTES: usize = 1 << 20;
+/// Fields of questions that people and models read.
+const TEXTS_OF_QUESTIONS: [&str; 5] = ["message", "title", "description", "text", "systemPrompt"];
 /// Longest pattern in a message.
 const SHOWN_CHARS: usize = 100;
 
@@ -161,6 +164,25 @@ impl Masking {
         }
     }
 
+    /// Masks the texts of a server's question to a person or a model. Names, values and addresses stay as they
+    /// are, or nobody could answer.
+    pub fn question(&self, question: &mut Value) {
+        match question {
+            Value::Array(items) => items.iter_mut().for_each(|item| self.question(item)),
+            Value::Object(fields) => {
+                for (name, field) in fields {
+                    match field {
+                        Value::String(text) if TEXTS_OF_QUESTIONS.contains(&name.as_str()) => {
+                            self.replace(text);
+                        }
+                        field => self.question(field),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Masks the content of a resource. Bytes stay as they are.
     pub fn contents(&self, contents: &mut ResourceContents) {
         if let ResourceContents::TextResourceContents { text, .. } = contents {
@@ -275,11 +297,40 @@ fn replaced(pattern: &Regex, text: &str, is_secret: impl Fn(&str) -> bool) -> Op
     Some(masked)
 }
 
+/// A question without secrets.
+pub fn asked<T: Serialize + DeserializeOwned>(question: T, masking: &Masking) -> T {
+    if masking.is_empty() {
+        return question;
+    }
+    let Ok(mut value) = serde_json::to_value(&question) else {
+        return question;
+    };
+    masking.question(&mut value);
+    // Texts alone have changed, so that it is still a question.
+    serde_json::from_value(value).unwrap_or(question)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn questions_keep_their_addresses_and_values() {
+        let masking = masking(json!({ "patterns": ["secret-[0-9]+"] })).unwrap();
+        let question = json!({
+            "message": "Is secret-1 yours?",
+            "url": "https://x.example/secret-1",
+            "requestedSchema": { "properties": { "key": { "title": "Not secret-2", "enum": ["secret-3"] } } },
+        });
+        let expected = json!({
+            "message": "Is [redacted] yours?",
+            "url": "https://x.example/secret-1",
+            "requestedSchema": { "properties": { "key": { "title": "Not [redacted]", "enum": ["secret-3"] } } },
+        });
+        assert_eq!(asked(question, &masking), expected);
+    }
 
     fn masking(settings: Value) -> Result<Masking, String> {
         Masking::of(serde_json::from_value(settings).unwrap())

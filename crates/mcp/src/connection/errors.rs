@@ -181,6 +181,12 @@ impl CallError {
                 }
                 CallError::AnswersLater { result }
             }
+            CallError::NeedsInput { mut result } => {
+                if let Some(questions) = result.get_mut("inputRequests") {
+                    masking.question(questions);
+                }
+                CallError::NeedsInput { result }
+            }
             other => other,
         }
     }

@@ -298,6 +298,9 @@ impl Session {
         let completed = connection.completion(params).await;
         let masking = self.shared.pool.masking(&server);
         let mut completed = completed.map_err(|error| failure(&error.masked(&masking)))?;
+        for value in &mut completed.completion.values {
+            *value = masking.text(value).into_owned();
+        }
         completed.result_type = Some(ResultType::COMPLETE);
         Ok(completed)
     }
