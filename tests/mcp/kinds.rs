@@ -2,7 +2,8 @@
 
 use rmcp::model::{GetSkillRequestParams, ReadResourceRequestParams};
 use serde_json::{Value, json};
-use toolscout::mcp::GatewayConfig;
+use toolscout::mcp::connection::Connector;
+use toolscout::mcp::{GatewayConfig, sync};
 use toolscout_index::{Kind, Tool, ToolId};
 
 use super::gateway::{call, client, gateway, words};
@@ -11,6 +12,14 @@ use super::world::{Upstream, becomes, double, double_with};
 #[tokio::test]
 async fn skills_of_a_server_are_found_listed_and_read() {
     let tampered = double_with("b", &["offers", "skills"], &[("TAMPERED", "And more.")]);
+    let fetched = sync::fetch(&tampered, &Connector::default()).await.unwrap();
+    let [left_out] = &fetched.skipped[..] else {
+        panic!("{:?}", fetched.skipped);
+    };
+    assert!(
+        left_out.starts_with("skill skill://report/SKILL.md: "),
+        "{left_out}"
+    );
     let servers = vec![double("a", &["offers", "skills"]), tampered];
     let upstream = Upstream::start(servers).await;
     let searcher = upstream.catalog.searcher();

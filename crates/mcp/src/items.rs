@@ -304,8 +304,7 @@ mod tests {
             prompts: serde_json::from_value(list("prompts")).unwrap(),
             resources: serde_json::from_value(list("resources")).unwrap(),
             templates: serde_json::from_value(list("templates")).unwrap(),
-            skills: Vec::new(),
-            stale: Stale::default(),
+            ..Offers::default()
         }
     }
 

@@ -100,6 +100,7 @@ impl OfferedTools {
         self.others = others;
         self.stale = offers.stale;
         self.skipped.extend(skipped);
+        self.skipped.extend_from_slice(&offers.skipped);
         self
     }
 }

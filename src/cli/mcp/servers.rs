@@ -27,6 +27,9 @@ pub struct Args {
     mcp: McpArgs,
 }
 
+/// Longest reason why something is left out.
+const SHOWN_CHARS: usize = 200;
+
 /// What is known of a server.
 struct Row {
     server: String,
@@ -35,6 +38,8 @@ struct Row {
     /// How many tools it has, or why that is not known.
     detail: String,
     tools: Option<usize>,
+    /// Why entries of its lists are left out.
+    skipped: Vec<String>,
     login: Option<Login>,
     has_key: bool,
 }
@@ -94,6 +99,7 @@ impl Row {
             transport: "",
             state: "disabled",
             tools: None,
+            skipped: Vec::new(),
             login: None,
             has_key: false,
         }
@@ -104,10 +110,12 @@ impl Row {
         fetched: Result<OfferedTools, FetchError>,
         logins: &Logins,
     ) -> Self {
+        let mut skipped = Vec::new();
         let (state, detail, tools) = match fetched {
             Ok(offered) => {
                 let tools = offered.tools.len();
-                ("ok", counted(tools, "tool"), Some(tools))
+                skipped = offered.skipped;
+                ("ok", detail_of(tools, &skipped), Some(tools))
             }
             Err(error) => match &error {
                 FetchError::Connect(failed) if failed.needs_login() => {
@@ -136,6 +144,7 @@ impl Row {
             state,
             detail,
             tools,
+            skipped,
             // A file that cannot be read is among the reasons for a server that failed.
             login: file.and_then(|file| file.read().ok().flatten()),
             has_key,
@@ -153,6 +162,7 @@ impl Row {
         json!({
             "server": self.server, "transport": self.transport, "state": self.state.replace(' ', "_"),
             "tools": self.tools, "reason": self.tools.is_none().then_some(&self.detail), "login": login,
+            "skipped": self.skipped,
         })
     }
 
@@ -170,6 +180,19 @@ impl Row {
             login,
             self.detail,
         ]
+    }
+}
+
+/// How many tools a server has, and what is left out.
+fn detail_of(tools: usize, skipped: &[String]) -> String {
+    let tools = counted(tools, "tool");
+    let [first, rest @ ..] = skipped else {
+        return tools;
+    };
+    let first = printable::excerpt(first, SHOWN_CHARS);
+    match rest.len() {
+        0 => format!("{tools}; left out: {first}"),
+        more => format!("{tools}; left out: {first}; and {more} more"),
     }
 }
 

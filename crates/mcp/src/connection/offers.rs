@@ -36,6 +36,8 @@ pub struct Offers {
     pub templates: Vec<ResourceTemplate>,
     /// Its skills.
     pub skills: Vec<ServerSkill>,
+    /// Why skills were left out.
+    pub skipped: Vec<String>,
 }
 
 /// Lists of a server that could not be read again.
@@ -82,12 +84,17 @@ impl Connection {
             templates: templates.is_none(),
             skills: skills.is_none(),
         };
+        let (skills, skipped) = match skills {
+            Some((skills, skipped)) => (skills, skipped),
+            None => (before.skills.clone(), before.skipped.clone()),
+        };
         let offers = Arc::new(Offers {
             stale,
+            skipped,
+            skills,
             prompts: prompts.unwrap_or_else(|| before.prompts.clone()),
             resources: resources.unwrap_or_else(|| before.resources.clone()),
             templates: templates.unwrap_or_else(|| before.templates.clone()),
-            skills: skills.unwrap_or_else(|| before.skills.clone()),
         });
         self.offers.keep(Listed {
             at: Instant::now(),

@@ -159,16 +159,19 @@ fn too_late() -> Unusable {
 }
 
 impl Connection {
-    /// The skills of the server, with the texts that were read before where they are the same; `None` if
-    /// the list cannot be read.
-    pub(super) async fn skills(&self, before: &[ServerSkill]) -> Option<Vec<ServerSkill>> {
+    /// The skills of the server, with the texts that were read before where they are the same, and why others
+    /// are left out; `None` if the list cannot be read.
+    pub(super) async fn skills(
+        &self,
+        before: &[ServerSkill],
+    ) -> Option<(Vec<ServerSkill>, Vec<String>)> {
         let mut entries: Vec<Skill> = self.entries(Kind::Skills).await?;
+        let mut skipped = Vec::new();
         if entries.len() > MAX_SKILLS {
-            tracing::warn!(
-                server = %self.server,
-                skills = entries.len(),
-                "an MCP server has too many skills; {MAX_SKILLS} of them are used"
-            );
+            skipped.push(format!(
+                "the server has {} skills, {MAX_SKILLS} of them are used",
+                entries.len()
+            ));
             entries.truncate(MAX_SKILLS);
         }
         for entry in &mut entries {
@@ -178,19 +181,27 @@ impl Connection {
         let deadline = Instant::now() + self.limits.list;
         let reading =
             stream::iter(entries).map(|entry| self.skill_with_text(entry, before, deadline));
-        let skills: Vec<Option<ServerSkill>> = reading.buffered(READ_AT_ONCE).collect().await;
-        Some(skills.into_iter().flatten().collect())
+        let read: Vec<Result<ServerSkill, String>> = reading.buffered(READ_AT_ONCE).collect().await;
+        let mut skills = Vec::with_capacity(read.len());
+        for skill in read {
+            match skill {
+                Ok(skill) => skills.push(skill),
+                Err(reason) => skipped.push(reason),
+            }
+        }
+        Some((skills, skipped))
     }
 
+    /// A skill, or why it is left out.
     async fn skill_with_text(
         &self,
         entry: Skill,
         before: &[ServerSkill],
         deadline: Instant,
-    ) -> Option<ServerSkill> {
+    ) -> Result<ServerSkill, String> {
         if let Some(known) = before.iter().find(|known| known.is_of(&entry)) {
             let text = Arc::clone(&known.text);
-            return Some(ServerSkill {
+            return Ok(ServerSkill {
                 entry,
                 text,
                 is_stale: false,
@@ -198,7 +209,7 @@ impl Connection {
         }
         let unusable = match self.skill_text(&entry, deadline).await {
             Ok(text) => {
-                return Some(ServerSkill {
+                return Ok(ServerSkill {
                     entry,
                     text,
                     is_stale: false,
@@ -212,13 +223,12 @@ impl Connection {
         let known = before.iter().find(|known| known.entry.uri == entry.uri);
         if let Some(known) = known.filter(|_| unusable.may_be_unchanged) {
             tracing::warn!(%server, uri, reason, "a skill cannot be read; the one before stays");
-            return Some(ServerSkill {
+            return Ok(ServerSkill {
                 is_stale: true,
                 ..known.clone()
             });
         }
-        tracing::warn!(%server, uri, reason, "a skill is left out");
-        None
+        Err(format!("skill {uri}: {reason}"))
     }
 
     /// The `SKILL.md` of an entry, as long as it is what the entry says.
