@@ -154,6 +154,65 @@ async fn servers_get_the_folders_of_the_only_client_and_of_no_other() {
 }
 
 #[tokio::test]
+async fn what_a_server_with_a_handshake_asks_is_the_result_of_a_call_without_a_session() {
+    let upstream = Upstream::start(vec![double("a", &["inquires"])]).await;
+    let gateway = gateway(&upstream);
+    let capabilities = json!({ "elicitation": {}, "sampling": {} });
+    let client = without_session(&gateway, capabilities.clone()).await;
+    let again = |question: &InputRequiredResult, key: &str, answer: Value| {
+        let mut again = params("a/inquires");
+        again.input_responses = Some(BTreeMap::from([(key.to_owned(), answer)]));
+        again.request_state.clone_from(&question.request_state);
+        again
+    };
+    let form = asked(&client, params("a/inquires")).await;
+    let shown = json!(form.input_requests);
+    let message = &shown["question_1"]["params"]["message"];
+    assert_eq!(message, "\"a\" asks: Who are you?", "{shown}");
+    let person = json!({ "action": "accept", "content": { "name": "Ada" } });
+    let named = again(&form, "question_1", person.clone());
+    let question = asked(&client, named.clone()).await;
+    let shown = json!(question.input_requests);
+    assert_eq!(shown["question_2"]["params"]["maxTokens"], 10, "{shown}");
+    let words = json!({ "type": "text", "text": "Hello" });
+    let model = json!({ "role": "assistant", "content": words, "model": "m" });
+    let said = json_of(call(&client, again(&question, "question_2", model)).await);
+    assert_eq!(said[0], person);
+    assert_eq!(said[1]["content"]["text"], "Hello");
+
+    // An answer counts once, and only for the call that asked.
+    let mut other = params("a/echo");
+    other.request_state.clone_from(&form.request_state);
+    for call in [named, other] {
+        let refused = timeout(PATIENCE, client.peer().call_tool_once(call)).await;
+        let refused = refused.unwrap().unwrap_err();
+        assert!(
+            refused.to_string().contains("no open question"),
+            "{refused}"
+        );
+    }
+
+    // A client that takes no questions is not asked.
+    let mute = without_session(&gateway, json!({})).await;
+    let said = json_of(call(&mute, params("a/inquires")).await);
+    assert_eq!(said[0], json!({ "action": "cancel" }));
+}
+
+#[tokio::test]
+async fn a_server_with_a_handshake_gets_the_folders_of_a_client_without_a_session() {
+    let set = |config: &mut toolscout::mcp::PoolConfig| config.passes_roots = true;
+    let upstream = Upstream::start_with(vec![double("a", &["folders"])], set).await;
+    let client = without_session(&gateway(&upstream), json!({ "roots": {} })).await;
+    let question = asked(&client, params("a/folders")).await;
+    let mut again = params("a/folders");
+    let folders = json!({ "roots": [{ "uri": "file:///notes", "name": "notes" }] });
+    again.input_responses = Some(BTreeMap::from([("question_1".to_owned(), folders)]));
+    again.request_state = question.request_state;
+    let folders = json_of(call(&client, again).await);
+    assert_eq!(folders["roots"][0]["uri"], "file:///notes", "{folders}");
+}
+
+#[tokio::test]
 async fn a_form_of_a_later_version_reaches_the_person_as_it_came() {
     let upstream = Upstream::start(vec![double("a", &["colours"])]).await;
     let client = with_session(&gateway(&upstream), json!({ "elicitation": {} })).await;

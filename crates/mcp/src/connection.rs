@@ -4,6 +4,7 @@ mod about;
 mod calls;
 mod errors;
 mod handler;
+mod in_turns;
 mod input;
 mod listing;
 mod notices;
@@ -36,6 +37,7 @@ use crate::server_logs::ServerLogs;
 use crate::watchdog::Watchdog;
 use errors::{Lifecycle, denied, with_stderr_tail};
 use handler::Handler;
+use in_turns::CallsInTurns;
 use listing::{Kind, Next, Page, Pages};
 use notices::{LogLevels, Notices};
 use offers::CachedOffers;
@@ -51,7 +53,9 @@ pub use input::Input;
 pub use listing::ListedTools;
 pub use notices::{Audience, Level, LogMessage, Updated, severity};
 pub use offers::{Offers, Stale};
-pub use questions::{APPS, CallingClient, ELICITATION, ModelAnswer, ModelQuestion, from_server};
+pub use questions::{
+    APPS, CallingClient, ELICITATION, ModelAnswer, ModelQuestion, from_server, takes_forms,
+};
 pub use roots::Roots;
 pub use skills::{ServerSkill, SkillFiles};
 pub use tasks::{TaskAnswer, TaskQuestion};
@@ -106,6 +110,8 @@ pub struct Connection {
     /// What it offers besides tools, as it was listed last.
     offers: CachedOffers,
     listening: Listening,
+    /// The calls that wait for clients to make them again.
+    in_turns: CallsInTurns,
 }
 
 impl Connection {

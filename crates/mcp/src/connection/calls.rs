@@ -1,5 +1,6 @@
 //! Calls of tools, with their progress and their limits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
@@ -27,7 +28,7 @@ impl Connection {
     /// # Errors
     /// [`CallError`]. A failure reported by the tool is a result.
     pub async fn call(
-        &self,
+        self: &Arc<Self>,
         name: &str,
         arguments: Arguments,
         context: &CallContext,
@@ -35,6 +36,9 @@ impl Connection {
         let mut params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
         params.input_responses = context.input.responses.clone();
         params.request_state = context.input.state.clone();
+        if self.goes_in_turns(context) {
+            return self.call_in_turns(params, context).await;
+        }
         let at_work = self.handler.calls.begin(context.client.clone());
         self.call_with_input(params, &at_work, context).await
     }
@@ -263,7 +267,7 @@ mod tests {
         };
         let (reader, writer) = split(client);
         let transport = AsyncRwTransport::new_client(reader, writer);
-        let connection = opening.handshake(transport).await.unwrap();
+        let connection = Arc::new(opening.handshake(transport).await.unwrap());
         let started = Instant::now();
         let called = connection
             .call("work", Arguments::new(), &CallContext::default())

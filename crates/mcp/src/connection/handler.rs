@@ -109,7 +109,9 @@ impl ClientHandler for Handler {
         context: RequestContext<RoleClient>,
     ) -> Result<ModelAnswer, ErrorData> {
         let call = call_of(&context);
-        self.calls.create_message(question, call).await
+        self.calls
+            .create_message(&self.server, question, call)
+            .await
     }
 
     async fn on_custom_request(
@@ -132,7 +134,15 @@ impl ClientHandler for Handler {
         }
     }
 
-    async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListedRoots, ErrorData> {
+    async fn list_roots(
+        &self,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ListedRoots, ErrorData> {
+        if self.roots.are_passed()
+            && let Some(roots) = self.calls.roots(call_of(&context)).await
+        {
+            return roots;
+        }
         self.roots.list().await
     }
 

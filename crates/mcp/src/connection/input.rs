@@ -232,7 +232,7 @@ impl Connection {
                     let message = "there is no client with a model";
                     return Err(ErrorData::invalid_request(message, None));
                 };
-                serde_json::to_value(client.create_message(request.params).await?)
+                serde_json::to_value(client.create_message(&self.server, request.params).await?)
             }
             InputRequest::ListRoots(_) => serde_json::to_value(self.handler.roots.list().await?),
             _ => {

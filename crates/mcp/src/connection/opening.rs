@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::errors::{ConnectError, Lifecycle, with_stderr_tail};
 use super::handler::Handler;
+use super::in_turns::CallsInTurns;
 use super::listing::Kind;
 use super::offers::CachedOffers;
 use super::one_request::AssignsErrors;
@@ -324,6 +325,7 @@ impl Opening {
             has_key,
             offers: CachedOffers::default(),
             listening: Listening::default(),
+            in_turns: CallsInTurns::default(),
         }
     }
 }

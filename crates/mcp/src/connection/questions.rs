@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Map, Value, json};
 
 use super::notices::Audience;
+use super::roots::ListedRoots;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use rmcp::model::{
@@ -93,11 +94,20 @@ pub trait CallingClient: fmt::Debug + Send + Sync {
     /// If the client refuses.
     async fn elicit_unread(&self, server: &str, question: Value) -> Result<Value, ErrorData>;
 
-    /// Asks the client's model.
+    /// Asks the client's model. `server` is who asks.
     ///
     /// # Errors
     /// If the client does not support it, or refuses.
-    async fn create_message(&self, question: ModelQuestion) -> Result<ModelAnswer, ErrorData>;
+    async fn create_message(
+        &self,
+        server: &str,
+        question: ModelQuestion,
+    ) -> Result<ModelAnswer, ErrorData>;
+
+    /// Asks the client for its folders; `None` if it is not asked by its call.
+    async fn roots(&self) -> Option<Result<ListedRoots, ErrorData>> {
+        None
+    }
 }
 
 /// The calls that a server works on, and the clients that made them.
@@ -244,16 +254,23 @@ impl CallsAtWork {
     /// Without such a client, and those of the client.
     pub async fn create_message(
         &self,
+        server: &str,
         question: ModelQuestion,
         call: Option<&RequestId>,
     ) -> Result<ModelAnswer, ErrorData> {
         match self.asked_client(call) {
-            Some((client, _open)) => client.create_message(question).await,
+            Some((client, _open)) => client.create_message(server, question).await,
             None => {
                 let message = "no client with a model is known to have made this call";
                 Err(ErrorData::invalid_request(message, None))
             }
         }
+    }
+
+    /// Asks the client whose calls these are for its folders; `None` if it is not asked by its call.
+    pub async fn roots(&self, call: Option<&RequestId>) -> Option<Result<ListedRoots, ErrorData>> {
+        let (client, _open) = self.asked_client(call)?;
+        client.roots().await
     }
 
     /// The client that made this call, or else all calls at work, and a guard of the question to it.
@@ -325,6 +342,14 @@ fn refuse_secrets<'a>(fields: impl IntoIterator<Item = &'a String>) -> Result<()
     Ok(())
 }
 
+/// Whether the client supports forms. One that declares elicitation without a kind does.
+pub fn takes_forms(capabilities: &ClientCapabilities) -> bool {
+    match &capabilities.elicitation {
+        Some(elicitation) => elicitation.form.is_some() || elicitation.url.is_none(),
+        None => false,
+    }
+}
+
 /// A server's message to the person, who must know that it is not this program that asks.
 pub fn from_server(server: &str, message: &str) -> String {
     format!("{server:?} asks: {}", excerpt(message, MESSAGE_CHARS))
@@ -356,7 +381,11 @@ mod tests {
             Ok(json!({ "action": "accept" }))
         }
 
-        async fn create_message(&self, _: ModelQuestion) -> Result<ModelAnswer, ErrorData> {
+        async fn create_message(
+            &self,
+            _: &str,
+            _: ModelQuestion,
+        ) -> Result<ModelAnswer, ErrorData> {
             Err(ErrorData::internal_error("it has no model", None))
         }
     }

@@ -165,7 +165,12 @@ impl Session {
     ) -> (CallContext, Questions) {
         let session = session_of(&caller.who, &caller.conversation);
         let within = self.shared.gate.policies().approval_timeout_s.duration();
-        let (client, questions) = WaitingClient::of(context, (caller.who.clone(), session), within);
+        let (client, questions) = WaitingClient::of(
+            context,
+            (caller.who.clone(), session),
+            within,
+            &self.shared.pool,
+        );
         let calling = CallContext {
             progress,
             cancelled: context.ct.clone(),

@@ -16,8 +16,12 @@ use rmcp::service::{Peer, PeerRequestOptions, RequestContext, RoleServer, Servic
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use super::elicitation::{asks_by_result, takes_forms};
-use crate::connection::{CallingClient, ELICITATION, ModelAnswer, ModelQuestion, from_server};
+use super::elicitation::asks_by_result;
+use crate::connection::{
+    CallingClient, ELICITATION, ModelAnswer, ModelQuestion, from_server, takes_forms,
+};
+use crate::masking;
+use crate::pool::Pool;
 use toolscout_base::printable::excerpt;
 
 /// Questions that wait for the task of the call.
@@ -34,6 +38,7 @@ pub struct WaitingClient {
     takes_urls: bool,
     has_model: bool,
     questions: mpsc::Sender<Question>,
+    pool: Pool,
 }
 
 /// The questions to a client during its call, in the task of the call.
@@ -68,6 +73,7 @@ impl WaitingClient {
         context: &RequestContext<RoleServer>,
         (key, session): (String, String),
         within: Duration,
+        pool: &Pool,
     ) -> (Self, Questions) {
         let (sender, waiting) = mpsc::channel(MAX_WAITING);
         let questions = Questions {
@@ -88,6 +94,7 @@ impl WaitingClient {
             takes_urls: elicitation.is_some_and(|elicitation| elicitation.url.is_some()),
             has_model: capabilities.sampling.is_some(),
             questions: sender,
+            pool: pool.clone(),
         };
         (client, questions)
     }
@@ -180,7 +187,7 @@ impl CallingClient for WaitingClient {
         }
         // The person must know that it is not this program that asks.
         *message = from_server(server, message);
-        let question = Box::new(question);
+        let question = Box::new(masking::asked(question, &self.pool.masking(server)));
         self.ask(|reply| Question::OfPerson(question, reply)).await
     }
 
@@ -191,15 +198,20 @@ impl CallingClient for WaitingClient {
         let message = question.get("message").and_then(Value::as_str);
         let message = from_server(server, message.unwrap_or_default());
         question["message"] = message.into();
+        self.pool.masking(server).question(&mut question);
         self.ask(|reply| Question::Unread(question, reply)).await
     }
 
-    async fn create_message(&self, question: ModelQuestion) -> Result<ModelAnswer, ErrorData> {
+    async fn create_message(
+        &self,
+        server: &str,
+        question: ModelQuestion,
+    ) -> Result<ModelAnswer, ErrorData> {
         if !self.has_model {
             let message = "the client of this call offers no model (sampling)";
             return Err(ErrorData::invalid_request(message, None));
         }
-        let question = Box::new(question);
+        let question = Box::new(masking::asked(question, &self.pool.masking(server)));
         self.ask(|reply| Question::OfModel(question, reply)).await
     }
 }

@@ -14,9 +14,8 @@ use async_trait::async_trait;
 use lru::LruCache;
 use parking_lot::Mutex;
 use rmcp::model::{
-    CallToolRequestParams, ClientCapabilities, ElicitRequest, ElicitRequestParams, ElicitResult,
-    ElicitationAction, ElicitationSchema, InputRequest, InputRequiredResult, InputResponses,
-    ProtocolVersion,
+    CallToolRequestParams, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
+    ElicitationSchema, InputRequest, InputRequiredResult, InputResponses, ProtocolVersion,
 };
 use rmcp::service::{RequestContext, RoleServer, ServiceError};
 use serde_json::{Value, json};
@@ -25,7 +24,7 @@ use uuid::Uuid;
 
 use super::GatewayState;
 use super::waiting_calls::WaitingCalls;
-use crate::connection::Input;
+use crate::connection::{Input, takes_forms};
 use toolscout_base::clock::millis;
 use toolscout_base::printable;
 use toolscout_base::printable::excerpt;
@@ -387,14 +386,6 @@ fn how_to_allow(request: &ApprovalRequest) -> String {
 pub fn asks_by_result(context: &RequestContext<RoleServer>) -> bool {
     match context.protocol_version() {
         Some(version) => version >= ProtocolVersion::V_2026_07_28,
-        None => false,
-    }
-}
-
-/// Whether the client supports forms. One that declares elicitation without a kind does.
-pub fn takes_forms(capabilities: &ClientCapabilities) -> bool {
-    match &capabilities.elicitation {
-        Some(elicitation) => elicitation.form.is_some() || elicitation.url.is_none(),
         None => false,
     }
 }

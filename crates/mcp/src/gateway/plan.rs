@@ -12,11 +12,11 @@ use tokio::task::spawn_blocking;
 use toolscout_index::Tool;
 
 use super::calls::CallDirectory;
-use super::elicitation::{asks_by_result, takes_forms};
+use super::elicitation::asks_by_result;
 use super::progress::{finish, start_forwarding_progress};
 use super::resolve::NamedCall;
 use super::{NAME_CHARS, Session, failed};
-use crate::connection::Progress;
+use crate::connection::{Progress, takes_forms};
 use toolscout_base::printable::excerpt;
 use toolscout_gate::gate::{Call, Caller, Decision};
 use toolscout_gate::plan::{

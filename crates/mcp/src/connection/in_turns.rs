@@ -1,0 +1,330 @@
+//! Calls of clients that take no questions while they wait (2026-07-28), at servers that ask during a call.
+//!
+//! Such a call runs in a task of its own. If the server asks, the result of the client's request is the question,
+//! and the task waits until the client makes the call again with the answer.
+#![expect(
+    deprecated,
+    reason = "servers of these versions have no other way to ask a model"
+)]
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lru::LruCache;
+use parking_lot::Mutex;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResult, ClientCapabilities, CreateMessageRequest, ElicitRequest,
+    ElicitRequestParams, ElicitResult, ElicitationAction, ErrorData, InputRequest,
+    InputRequiredResult, InputResponses, ListRootsRequest,
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::questions::{CallingClient, ModelAnswer, ModelQuestion, from_server, takes_forms};
+use super::roots::ListedRoots;
+use super::{CallContext, CallError, Connection, Input, Progress};
+use toolscout_gate::gate::definition::digest;
+
+/// Most calls of a server that wait for clients to make them again. A new one replaces the oldest, which is
+/// cancelled.
+const MAX_WAITING: NonZeroUsize = NonZeroUsize::new(256).expect("is not zero");
+/// Questions and reports of progress of one call that wait to be read.
+const MAX_UNREAD: usize = 16;
+/// What the states of these calls begin with.
+const STATE: &str = "call:";
+
+/// The calls that wait for clients to make them again, by their states.
+pub(super) struct CallsInTurns(Mutex<LruCache<String, RunningCall>>);
+
+impl Default for CallsInTurns {
+    fn default() -> Self {
+        CallsInTurns(Mutex::new(LruCache::new(MAX_WAITING)))
+    }
+}
+
+/// A call that its server works on.
+struct RunningCall {
+    /// Who makes which call: only the same call with the same key gets on with it.
+    about: [u8; 32],
+    running: Running,
+    questions: mpsc::Receiver<Question>,
+    progress: mpsc::Receiver<Progress>,
+    /// Where the answers to the questions go that the client has.
+    open: BTreeMap<String, Reply>,
+    asked: usize,
+}
+
+type Reply = oneshot::Sender<Result<Value, ErrorData>>;
+
+/// A question to the client, and where its answer goes.
+struct Question {
+    request: InputRequest,
+    reply: Reply,
+}
+
+/// The task of a call, which ends with this: nobody else waits for its result.
+struct Running(JoinHandle<Result<CallToolResult, CallError>>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What comes next of a call.
+enum Next {
+    Ended(Result<CallToolResult, CallError>),
+    Asked(InputRequiredResult),
+}
+
+impl Connection {
+    /// Whether a call can come back with a question of its server, and is made again with the answer.
+    pub(super) fn goes_in_turns(&self, context: &CallContext) -> bool {
+        context.input.is_repeated && self.has_session()
+    }
+
+    /// Makes a call, or gets on with it if the client answers a question of its server.
+    ///
+    /// # Errors
+    /// [`CallError::NeedsInput`] with a question.
+    pub(super) async fn call_in_turns(
+        self: &Arc<Self>,
+        mut params: CallToolRequestParams,
+        context: &CallContext,
+    ) -> Result<CallToolResult, CallError> {
+        let state = params.request_state.take();
+        let responses = params.input_responses.take();
+        let key = context.client.as_ref().map(|client| client.key());
+        let about = digest(&mut json!([key, params.name, params.arguments]));
+        let mut call = match state {
+            Some(state) => {
+                let mut call = self.waiting(&state, about).ok_or_else(no_such_question)?;
+                call.answer(responses.unwrap_or_default());
+                call
+            }
+            None => self.begin(params, context, about),
+        };
+        match call.next(context).await {
+            Next::Ended(result) => result,
+            Next::Asked(mut asked) => {
+                let state = format!("{STATE}{}", Uuid::new_v4());
+                asked.request_state = Some(state.clone());
+                // An older one that makes room is cancelled, without the lock.
+                let replaced = self.in_turns.0.lock().push(state, call);
+                drop(replaced);
+                let result = serde_json::to_value(asked).unwrap_or_default();
+                Err(CallError::NeedsInput { result })
+            }
+        }
+    }
+
+    /// Takes the call that waits for the answers to this question.
+    fn waiting(&self, state: &str, about: [u8; 32]) -> Option<RunningCall> {
+        let mut waiting = self.in_turns.0.lock();
+        match waiting.peek(state) {
+            Some(call) if call.about == about => waiting.pop(state),
+            _ => None,
+        }
+    }
+
+    fn begin(
+        self: &Arc<Self>,
+        params: CallToolRequestParams,
+        context: &CallContext,
+        about: [u8; 32],
+    ) -> RunningCall {
+        let (ask, questions) = mpsc::channel(MAX_UNREAD);
+        let (report, progress) = mpsc::channel(MAX_UNREAD);
+        let client = context.client.as_ref().map(|client| {
+            let client = ClientInTurns {
+                session: client.session().to_owned(),
+                key: client.key().to_owned(),
+                capabilities: context.capabilities.clone().unwrap_or_default(),
+                questions: ask,
+            };
+            Arc::new(client) as Arc<dyn CallingClient>
+        });
+        let context = CallContext {
+            progress: Some(report),
+            // The first request of the client ends with the first question.
+            cancelled: CancellationToken::new(),
+            client,
+            input: Input::default(),
+            ..context.clone()
+        };
+        let connection = Arc::clone(self);
+        let running = tokio::spawn(async move {
+            let at_work = connection.handler.calls.begin(context.client.clone());
+            connection.call_with_input(params, &at_work, &context).await
+        });
+        RunningCall {
+            about,
+            running: Running(running),
+            questions,
+            progress,
+            open: BTreeMap::new(),
+            asked: 0,
+        }
+    }
+}
+
+impl RunningCall {
+    /// Passes the answers of the client on to the server.
+    fn answer(&mut self, mut responses: InputResponses) {
+        for (name, reply) in std::mem::take(&mut self.open) {
+            let answer = responses.remove(&name).ok_or_else(|| {
+                let message = format!("the client gave no answer to its question {name:?}");
+                ErrorData::invalid_request(message, None)
+            });
+            // The server may have given up.
+            let _ = reply.send(answer);
+        }
+    }
+
+    /// Waits for the result, or for a question.
+    async fn next(&mut self, context: &CallContext) -> Next {
+        loop {
+            tokio::select! {
+                biased;
+                ended = &mut self.running.0 => return Next::Ended(ended.unwrap_or_else(|error| {
+                    tracing::error!(%error, "a call ended without a result");
+                    Err(CallError::Cancelled)
+                })),
+                () = context.cancelled.cancelled() => return Next::Ended(Err(CallError::Cancelled)),
+                Some(done) = self.progress.recv() => {
+                    if let Some(listener) = &context.progress {
+                        // Progress is only informative: a full queue must not slow down the call.
+                        let _ = listener.try_send(done);
+                    }
+                }
+                Some(question) = self.questions.recv() => return Next::Asked(self.asked(question)),
+            }
+        }
+    }
+
+    /// The result with this question, and others that wait.
+    fn asked(&mut self, first: Question) -> InputRequiredResult {
+        let mut requests = BTreeMap::new();
+        let mut next = Some(first);
+        while let Some(Question { request, reply }) = next {
+            self.asked += 1;
+            let name = format!("question_{}", self.asked);
+            self.open.insert(name.clone(), reply);
+            requests.insert(name, request);
+            next = self.questions.try_recv().ok();
+        }
+        InputRequiredResult::new(Some(requests), None)
+    }
+}
+
+/// A client that gets a question as the result of its request.
+#[derive(Debug)]
+struct ClientInTurns {
+    session: String,
+    key: String,
+    capabilities: ClientCapabilities,
+    questions: mpsc::Sender<Question>,
+}
+
+impl ClientInTurns {
+    async fn ask<T: DeserializeOwned>(&self, request: InputRequest) -> Result<T, ErrorData> {
+        let (reply, answer) = oneshot::channel();
+        // Both fail once nobody waits for the call.
+        if self
+            .questions
+            .send(Question { request, reply })
+            .await
+            .is_ok()
+            && let Ok(answer) = answer.await
+        {
+            return serde_json::from_value(answer?).map_err(|error| {
+                let message = format!("the client's answer cannot be read: {error}");
+                ErrorData::invalid_request(message, None)
+            });
+        }
+        Err(ErrorData::internal_error("the call has ended", None))
+    }
+}
+
+#[async_trait]
+impl CallingClient for ClientInTurns {
+    fn session(&self) -> &str {
+        &self.session
+    }
+
+    fn key(&self) -> &str {
+        &self.key
+    }
+
+    async fn elicit(
+        &self,
+        server: &str,
+        mut question: ElicitRequestParams,
+    ) -> Result<ElicitResult, ErrorData> {
+        let has_pages = match &self.capabilities.elicitation {
+            Some(elicitation) => elicitation.url.is_some(),
+            None => false,
+        };
+        let (message, is_taken) = match &mut question {
+            ElicitRequestParams::FormElicitationParams { message, .. } => {
+                (message, takes_forms(&self.capabilities))
+            }
+            ElicitRequestParams::UrlElicitationParams { message, .. } => (message, has_pages),
+            _ => return Ok(ElicitResult::new(ElicitationAction::Cancel)),
+        };
+        if !is_taken {
+            // Nobody was asked, so nobody has declined.
+            tracing::warn!(
+                server,
+                "a question was cancelled: the client takes none of its kind"
+            );
+            return Ok(ElicitResult::new(ElicitationAction::Cancel));
+        }
+        *message = from_server(server, message);
+        let request = InputRequest::Elicitation(ElicitRequest::new(question));
+        self.ask(request).await
+    }
+
+    async fn elicit_unread(&self, server: &str, _: Value) -> Result<Value, ErrorData> {
+        tracing::warn!(
+            server,
+            "a question was cancelled: a form of this kind cannot be the result of a call"
+        );
+        Ok(json!({ "action": "cancel" }))
+    }
+
+    async fn create_message(
+        &self,
+        _: &str,
+        question: ModelQuestion,
+    ) -> Result<ModelAnswer, ErrorData> {
+        if self.capabilities.sampling.is_none() {
+            let message = "the client of this call offers no model (sampling)";
+            return Err(ErrorData::invalid_request(message, None));
+        }
+        let request = InputRequest::CreateMessage(CreateMessageRequest::new(question));
+        self.ask(request).await
+    }
+
+    async fn roots(&self) -> Option<Result<ListedRoots, ErrorData>> {
+        self.capabilities.roots.as_ref()?;
+        let request = InputRequest::ListRoots(ListRootsRequest::default());
+        Some(self.ask(request).await)
+    }
+}
+
+fn no_such_question() -> CallError {
+    CallError::Refused {
+        code: rmcp::model::ErrorCode::INVALID_PARAMS.0,
+        message:
+            "the answer belongs to no open question of this call; make the call again without it"
+                .into(),
+        data: None,
+    }
+}
