@@ -14,7 +14,7 @@ mod values;
 mod words;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use needs::{Need, Sign, Thing};
 use pair::Pair;
@@ -69,7 +69,7 @@ pub struct Companion {
 /// first asked for.
 #[derive(Default)]
 pub struct Companions {
-    servers: OnceLock<HashMap<Box<str>, Server>>,
+    servers: OnceLock<HashMap<Box<str>, Arc<Server>>>,
 }
 
 /// The tools of a server.
@@ -104,7 +104,27 @@ impl Companions {
         }
     }
 
-    fn servers(&self, definitions: &impl Definitions) -> &HashMap<Box<str>, Server> {
+    /// The companions after tools of these servers were replaced: by tools of the same kinds, ids and
+    /// positions. Only these servers are read again.
+    pub fn replaced<'a>(&self, changed: impl Iterator<Item = &'a str>) -> Self {
+        let Some(servers) = self.servers.get() else {
+            return Companions::default();
+        };
+        let mut servers = servers.clone();
+        for server in changed {
+            if let Some(server) = servers.get_mut(server) {
+                *server = Arc::new(Server {
+                    tools: server.tools.clone(),
+                    index: OnceLock::new(),
+                });
+            }
+        }
+        Companions {
+            servers: OnceLock::from(servers),
+        }
+    }
+
+    fn servers(&self, definitions: &impl Definitions) -> &HashMap<Box<str>, Arc<Server>> {
         self.servers.get_or_init(|| by_server(definitions))
     }
 
@@ -128,23 +148,21 @@ impl Server {
     }
 }
 
-fn by_server(definitions: &impl Definitions) -> HashMap<Box<str>, Server> {
-    let mut servers: HashMap<Box<str>, Server> = HashMap::new();
+fn by_server(definitions: &impl Definitions) -> HashMap<Box<str>, Arc<Server>> {
+    let mut tools_of: HashMap<&str, Vec<u32>> = HashMap::new();
     for tool in 0..definitions.count() as u32 {
-        if !definitions.is_tool(tool) {
-            continue;
+        if definitions.is_tool(tool) {
+            let server = definitions.id(tool).server();
+            tools_of.entry(server).or_default().push(tool);
         }
-        let name = definitions.id(tool).server();
-        if !servers.contains_key(name) {
-            let server = Server {
-                tools: Vec::new(),
-                index: OnceLock::new(),
-            };
-            servers.insert(name.into(), server);
-        }
-        if let Some(server) = servers.get_mut(name) {
-            server.tools.push(tool);
-        }
+    }
+    let mut servers = HashMap::with_capacity(tools_of.len());
+    for (name, tools) in tools_of {
+        let server = Server {
+            tools,
+            index: OnceLock::new(),
+        };
+        servers.insert(name.into(), Arc::new(server));
     }
     servers
 }

@@ -307,8 +307,21 @@ impl Vectors {
 
     /// The number of a tool's part.
     fn part_of_tool(&self, tool: usize) -> usize {
+        // Until something is added or removed, all parts but the last have the same size.
+        let likely = tool / PART_TOOLS;
+        if let Some(&[start, end]) = self.tool_starts.get(likely..likely + 2)
+            && (start..end).contains(&tool)
+        {
+            return likely;
+        }
         // The first start is 0.
         self.tool_starts.partition_point(|start| *start <= tool) - 1
+    }
+
+    /// A tool's part, and its number within it.
+    fn tool_in_part(&self, tool: usize) -> (&Part, usize) {
+        let number = self.part_of_tool(tool);
+        (&self.parts[number], tool - self.tool_starts[number])
     }
 
     /// A row's part, and its number within it.

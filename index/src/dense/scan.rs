@@ -1,7 +1,5 @@
 //! The exact scan: every row with every query, by all dimensions or by the leading ones.
 
-use std::ops::Range;
-
 use rayon::prelude::*;
 
 use super::part::Part;
@@ -102,23 +100,23 @@ pub(super) fn refine(
     scores: &mut [Vec<f32>],
 ) {
     let (mut leads, mut rests, mut products) = (Vec::new(), Vec::new(), Vec::new());
+    let mut places = Vec::with_capacity(TOOLS_PER_COPY);
     for tools in tools.chunks(TOOLS_PER_COPY) {
         // Copied to consecutive memory: the processor then waits for many rows at a time, and
         // multiplies several at once.
         leads.clear();
         rests.clear();
+        places.clear();
         let mut count = 0;
         for &tool in tools {
-            let rows = first_rows(vectors, tool, views);
-            if rows.is_empty() {
-                continue;
-            }
+            let (part, of_part) = vectors.tool_in_part(tool);
+            let rows = part.rows_of(of_part);
+            let rows = rows.start..rows.end.min(rows.start.saturating_add(views));
             count += rows.len();
-            // A tool's rows are in one part, one after another.
-            let (part, first) = vectors.part_of_row(rows.start);
-            let codes_of = |width: usize| first * width..(first + rows.len()) * width;
+            let codes_of = |width: usize| rows.start * width..rows.end * width;
             leads.extend_from_slice(&part.leads[codes_of(vectors.leading)]);
             rests.extend_from_slice(&part.rests[codes_of(vectors.dimensions - vectors.leading)]);
+            places.push((part, of_part, rows));
         }
         for (query, scores) in queries.iter().zip(scores.iter_mut()) {
             let (lead, rest) = query.codes.split_at(vectors.leading);
@@ -127,21 +125,15 @@ pub(super) fn refine(
             add_dots(&leads, lead, &mut products);
             add_dots(&rests, rest, &mut products);
             let mut products = products.iter();
-            for &tool in tools {
-                let rows = first_rows(vectors, tool, views);
-                let cosines = rows.zip(&mut products).map(|(row, &product)| {
-                    query.cosine(product, vectors.scale(row)) - vectors.discount(tool, row)
+            for (&tool, (part, of_part, rows)) in tools.iter().zip(&places) {
+                let cosines = rows.clone().zip(&mut products).map(|(row, &product)| {
+                    let discount = vectors.discount_in_part(part, *of_part, row);
+                    query.cosine(product, part.scales[row]) - discount
                 });
                 scores[tool] = nearest_of(UNKNOWN, cosines);
             }
         }
     }
-}
-
-/// At most the first `views` rows of a tool.
-fn first_rows(vectors: &Vectors, tool: usize, views: usize) -> Range<usize> {
-    let rows = vectors.rows_of(tool);
-    rows.start..rows.end.min(rows.start.saturating_add(views))
 }
 
 /// One score per tool: of these rows' tools exactly, of all others the lowest of them.
@@ -173,8 +165,11 @@ pub(super) fn scores_of(vectors: &Vectors, query: &Encoded, rows: &[usize]) -> V
 pub(super) fn cosine(vectors: &Vectors, query: &Encoded, row: usize) -> f32 {
     let (lead, rest) = query.codes.split_at(vectors.leading);
     // Integer sums are exact, so that this is the cosine of a full scan to the bit.
-    let product = dot(vectors.lead(row), lead) + dot(vectors.rest(row), rest);
-    query.cosine(product, vectors.scale(row))
+    let (part, row) = vectors.part_of_row(row);
+    let of_lead = &part.leads[row * lead.len()..(row + 1) * lead.len()];
+    let of_rest = &part.rests[row * rest.len()..(row + 1) * rest.len()];
+    let product = dot(of_lead, lead) + dot(of_rest, rest);
+    query.cosine(product, part.scales[row])
 }
 
 struct Scan<'a> {

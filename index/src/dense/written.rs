@@ -183,6 +183,14 @@ impl Vectors {
         }
     }
 
+    /// The same for a tool and a row of a part, by their numbers there.
+    pub(super) fn discount_in_part(&self, part: &Part, tool: usize, row: usize) -> f32 {
+        match self.discount {
+            Some(discount) if part.texts_of(self.views, tool).contains(&row) => discount,
+            _ => 0.0,
+        }
+    }
+
     /// What a rough scan reads instead of a part's rows.
     pub(super) fn condensed<'a>(&self, part: &'a Part) -> Option<&'a Condensed> {
         match self.is_condensed {

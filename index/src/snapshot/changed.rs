@@ -164,9 +164,15 @@ fn duplicates(previous: &Searcher, change: &Change) -> Arc<OnceLock<Duplicates>>
     }
 }
 
+/// The companions of the former snapshot, if the changed tools have the same ids and kinds as before.
 fn companions(previous: &Searcher, change: &Change) -> Arc<Companions> {
-    match change.added.is_empty() && change.removed.is_empty() {
-        true => Arc::clone(&previous.companions),
+    let removed = change.removed.iter().map(|(_, row)| row.kind);
+    let is_same =
+        change.moves.keeps_positions() && removed.eq(change.added.iter().map(|row| row.kind));
+    let changed = change.added.iter().map(|row| row.stored.id.server());
+    match is_same {
+        true if change.added.is_empty() => Arc::clone(&previous.companions),
+        true => Arc::new(previous.companions.replaced(changed)),
         false => Arc::default(),
     }
 }

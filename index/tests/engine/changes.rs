@@ -89,16 +89,16 @@ fn change(chance: &mut Chance, writer: &mut Writer, tools: &mut BTreeMap<ToolId,
                 let id = pick(chance, tools);
                 let tool = tools.get_mut(&id).unwrap();
                 tool.description = format!("{} {}", rare_word(chance), tool.description);
-                writer.upsert(&[tool.clone()]).unwrap();
+                writer.upsert(std::slice::from_ref(tool)).unwrap();
             }
             2 | 3 => {
                 let tool = large_tool(chance);
-                writer.upsert(&[tool.clone()]).unwrap();
+                writer.upsert(std::slice::from_ref(&tool)).unwrap();
                 tools.insert(tool.id.clone(), tool);
             }
             _ => {
                 let id = pick(chance, tools);
-                writer.remove(&[id.clone()]).unwrap();
+                writer.remove(std::slice::from_ref(&id)).unwrap();
                 tools.remove(&id);
             }
         }
@@ -204,6 +204,9 @@ fn files_below(folder: &Path, files: &mut Vec<std::path::PathBuf>) {
     }
 }
 
+/// What is left of a file.
+type Tear = fn(&[u8]) -> Vec<u8>;
+
 /// Nothing that is derived is synced, so after a power failure any of it may be cut short, empty,
 /// of zeros, or of an earlier commit.
 #[test]
@@ -232,7 +235,7 @@ fn derived_files_that_a_power_failure_has_torn_are_made_again() {
     };
     files.retain(is_derived);
     assert!(files.len() > 10, "{files:?}");
-    let tears: [fn(&[u8]) -> Vec<u8>; 3] = [
+    let tears: [Tear; 3] = [
         |bytes| bytes[..bytes.len() / 2].to_vec(),
         |bytes| vec![0; bytes.len()],
         |_| Vec::new(),
