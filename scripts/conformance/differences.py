@@ -4,6 +4,7 @@ NAMES = (
     "the scenario looks for a tool in the list, where toolscout puts the name of the server before it, and writes schemas "
     "for models"
 )
+ROOTS = "`toolscout serve` asks no client for its folders, because servers could open them to other clients"
 
 # (protocol, scenario, check), with `*` for any.
 DIFFERENCES = {
@@ -13,6 +14,8 @@ DIFFERENCES = {
         "server-sse-polling",
         "server-sse-disconnect-resume",
     ): "the server ends its stream and asks clients to come back after 5 s, as toolscout does; by then it has lost the result",
+    ("2026-07-28", "input-required-result-basic-list-roots", "*"): ROOTS,
+    ("2026-07-28", "input-required-result-multiple-input-requests", "*"): ROOTS,
     (
         "2026-07-28",
         "completion-complete",
