@@ -231,6 +231,16 @@ fn warn_of_builtins(preset: &AgentProfile) {
     }
 }
 
+/// What the client's own model is asked for.
+fn client_texts(context: &Context, most: usize, sink: &SingleWriterSink) -> Result<ClientTexts> {
+    let languages = &context.settings.enrich.languages;
+    Ok(ClientTexts {
+        most,
+        wanted: Wanted::new(None, languages).map_err(UsageError::from)?,
+        catalog: sink.clone(),
+    })
+}
+
 fn serve(
     context: &Context,
     (config, texts): (GatewayConfig, Option<usize>),
@@ -263,12 +273,7 @@ fn serve(
         config,
     );
     let gateway = match texts {
-        Some(most) => gateway.with_texts(ClientTexts {
-            most,
-            wanted: Wanted::new(None, &context.settings.enrich.languages)
-                .map_err(UsageError::from)?,
-            catalog: sink.clone(),
-        }),
+        Some(most) => gateway.with_texts(client_texts(context, most, &sink)?),
         None => gateway,
     };
     let whole = gateway.clone();
