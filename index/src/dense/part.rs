@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::TextHash;
-use super::written::Condensed;
 
 /// Tools of a part. A commit of one tool copies a part of each leg, which takes some tens of
 /// microseconds.
@@ -28,6 +27,19 @@ pub(super) struct Part {
     pub(super) counts: Vec<u8>,
     /// What a rough scan reads; made where it reads it.
     pub(super) condensed: OnceLock<Box<Condensed>>,
+}
+
+/// The leading dimensions of a part's rows, with one row in place of the texts of each tool.
+#[derive(Clone, Default)]
+pub(super) struct Condensed {
+    /// The codes, row by row.
+    pub(super) leads: Vec<i8>,
+    /// The value of code 1, by row.
+    pub(super) scales: Vec<f32>,
+    /// One past the last row of each tool.
+    pub(super) ends: Vec<u32>,
+    /// The rows in place of texts, ascending.
+    pub(super) texts: Vec<u32>,
 }
 
 impl Part {

@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::part::Part;
+use super::part::{Condensed, Part};
 use super::{UNKNOWN, Vectors, scan};
 use crate::quantization::scale_of;
 use crate::variant::CountedTexts;
@@ -23,19 +23,6 @@ const DISCOUNT_OF_ALL: f32 = 0.03;
 const SHARE_OF_SOME: f32 = 0.1;
 /// Condensed rows are kept if they are fewer by at least one in so many.
 const MIN_SAVED: usize = 8;
-
-/// The leading dimensions of a part's rows, with one row in place of the texts of each tool.
-#[derive(Clone, Default)]
-pub(super) struct Condensed {
-    /// The codes, row by row.
-    pub(super) leads: Vec<i8>,
-    /// The value of code 1, by row.
-    pub(super) scales: Vec<f32>,
-    /// One past the last row of each tool.
-    pub(super) ends: Vec<u32>,
-    /// The rows in place of texts, ascending.
-    texts: Vec<u32>,
-}
 
 /// What texts lose where this share of the tools has none.
 fn discount(missing: f32) -> f32 {
