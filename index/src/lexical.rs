@@ -466,7 +466,8 @@ impl LexicalWriter {
             .delete_term(tantivy::Term::from_field_u64(self.fields.key, key));
     }
 
-    /// Makes the changes durable, marked with the settings' stamp.
+    /// Makes the changes visible, marked with the settings' stamp. They are not synced: an index that is
+    /// torn by a power failure is built again.
     ///
     /// # Errors
     /// [`Error::Derived`].
@@ -491,7 +492,9 @@ impl LexicalWriter {
     /// Merges small segments, so that many small commits do not leave many of them.
     fn merge(&mut self) -> tantivy::Result<()> {
         let segments = self.writer.index().searchable_segment_metas()?;
-        for candidate in LogMergePolicy::default().compute_merge_candidates(&segments) {
+        let mut policy = LogMergePolicy::default();
+        policy.set_min_layer_size(SMALL_SEGMENT);
+        for candidate in policy.compute_merge_candidates(&segments) {
             self.writer.merge(&candidate.0).wait()?;
         }
         Ok(())
@@ -503,6 +506,10 @@ impl LexicalWriter {
         let _ = self.writer.wait_merging_threads();
     }
 }
+
+/// Segments of fewer tools are merged with each other, and not with a larger one: a commit waits for
+/// the merge.
+const SMALL_SEGMENT: u32 = 1000;
 
 /// Runs code that reads or writes an index. tantivy does not validate all data in its files and
 /// panics on some damage; this becomes an error, and the index is rebuilt.

@@ -142,6 +142,7 @@ impl Moves {
     /// end. New blocks have about `size` items, and at most twice as many.
     pub fn pieces(&self, starts: &[usize], size: usize) -> Vec<Piece> {
         let mut pieces = Pieces {
+            starts,
             done: Vec::with_capacity(starts.len()),
             open: Vec::new(),
             count: 0,
@@ -170,13 +171,18 @@ impl Moves {
                 block += 1;
             }
         }
+        if pieces.is_short() {
+            pieces.reopen_last();
+        }
         pieces.close();
         pieces.done
     }
 }
 
 /// Blocks under construction.
-struct Pieces {
+struct Pieces<'a> {
+    /// The first positions of the former blocks, and the end.
+    starts: &'a [usize],
     done: Vec<Piece>,
     open: Vec<Step>,
     /// Items of the open block.
@@ -184,11 +190,31 @@ struct Pieces {
     size: usize,
 }
 
-impl Pieces {
+impl Pieces<'_> {
     /// True if the open block is so short that it takes in the next one: otherwise blocks would
     /// become shorter with every removal.
     fn is_short(&self) -> bool {
         self.count > 0 && self.count < self.size / 2
+    }
+
+    /// Puts what is open at the end of the block before it: otherwise a list that grows at its end would
+    /// get a block for each new item.
+    fn reopen_last(&mut self) {
+        let mut steps = match self.done.pop() {
+            None => return,
+            Some(Piece::Shared(block)) => {
+                vec![Step::Kept(self.starts[block]..self.starts[block + 1])]
+            }
+            Some(Piece::Made(steps)) => steps,
+        };
+        for step in &steps {
+            self.count += match step {
+                Step::Kept(range) => range.len(),
+                Step::Added(_) => 1,
+            };
+        }
+        steps.append(&mut self.open);
+        self.open = steps;
     }
 
     fn keep(&mut self, mut range: Range<usize>) {
@@ -283,6 +309,23 @@ mod tests {
         made
     }
 
+    #[test]
+    fn a_list_that_grows_at_its_end_has_few_blocks() {
+        let (size, count) = (4, 1000);
+        let mut blocks = Vec::new();
+        for item in 0..count {
+            let at = item as usize;
+            let edit = Edit {
+                at,
+                removes: false,
+                adds: true,
+            };
+            blocks = changed(&blocks, &Moves::new(at, &[edit]), &[item], size);
+        }
+        assert!(blocks.concat().into_iter().eq(0..count));
+        assert!(blocks.len() <= count as usize / 2, "{}", blocks.len());
+    }
+
     proptest! {
         #[test]
         fn any_edits_give_the_list_that_they_say(
@@ -333,6 +376,9 @@ mod tests {
                 blocks = changed(&blocks, &moves, &added, size);
                 prop_assert_eq!(&blocks.concat(), &expected);
                 prop_assert!(blocks.iter().all(|block| (1..=2 * size).contains(&block.len())));
+                let is_short = |block: &Vec<u32>| block.len() < size / 2;
+                let has_crumbs = blocks.windows(2).any(|two| two.iter().all(is_short));
+                prop_assert!(!has_crumbs, "{:?}", blocks);
                 list = expected;
             }
         }

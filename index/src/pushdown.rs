@@ -354,7 +354,7 @@ impl Part {
         let entries =
             entries.map(|(row, analysis)| Entry::new(row.stored.key, analysis, &frequencies));
         let lexical = LexicalIndex::of_entries(entries)?.searcher_within(
-            &words::ordinals(self.rows.iter()),
+            &words::ordinals(self.rows.len(), self.rows.iter()),
             &base.settings.lexical,
             Some(Arc::clone(&statistics)),
         )?;

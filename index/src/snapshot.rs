@@ -217,7 +217,7 @@ impl Loaded {
 
     /// Positions by store key. The lexical index names tools by their store key.
     pub(crate) fn ordinals(&self) -> HashMap<u64, u32> {
-        words::ordinals(self.rows.iter())
+        words::ordinals(self.rows.len(), self.rows.iter())
     }
 
     /// The legs that are large enough for a graph and have no usable one. Those of instant embedders

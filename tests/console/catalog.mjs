@@ -114,6 +114,11 @@ export const catalog = {
     await page.locator("#query").waitFor();
     await page.goBack();
     await page.getByRole("option", { name: /^tool_05000/u }).waitFor();
+    await page.waitForFunction(() => history.state?.list > 0);
+    await page.getByRole("link", { name: /^large/u }).click();
+    await page.getByRole("option", { name: /^tool_00000/u }).waitFor();
+    await page.goBack();
+    await page.getByRole("option", { name: /^tool_05000/u }).waitFor();
     await close(page);
   },
 

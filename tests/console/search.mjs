@@ -122,10 +122,12 @@ export const search = {
     await picture(page, "search-pinned");
     await page.getByRole("button", { name: "Undo" }).click();
     await first.locator(".name", { hasText: "create_issue" }).waitFor();
+    await change("Put it first for this request");
+    await page.getByText(`${second} is first for this request.`).waitFor();
     await change("Hide it for this request");
     await page.waitForFunction((name) => ![...document.querySelectorAll(".hit .name")].some((one) => one.textContent === name), second);
     await page.getByRole("button", { name: "Undo" }).click();
-    await page.locator(".hit .name", { hasText: second }).first().waitFor();
+    await page.locator(".hit", { hasText: "pinned to 1" }).locator(".name", { hasText: second }).waitFor();
     await page.locator(".hit", { hasText: second }).first().getByRole("button", { name: "Change" }).click();
     await page.getByRole("dialog").getByLabel("Give it another name").check();
     assert.deepEqual((await barriers(page)).serious, []);

@@ -36,7 +36,8 @@ const FEW_ADDED: usize = 512;
 /// - Guarantee: changes are collected in one transaction. [`Writer::commit`] makes all of them
 ///   durable and visible at once.
 /// - Cost: a commit of a few tools takes some milliseconds, whatever the catalog's size, and one sync
-///   of the database. Slow embedders work in [`Writer::embed_pending`] only.
+///   of the database. In a catalog with a graph of vectors, it reads the whole state again. Slow
+///   embedders work in [`Writer::embed_pending`] only.
 /// - Failure: an error of the store, like dropping the writer without a commit, discards what was
 ///   not committed. An invalid tool is refused before anything is written, and what was collected
 ///   before it stays. Another open writer is [`Error::Locked`].
@@ -85,7 +86,7 @@ struct Pending {
     /// True once the store's transaction has begun.
     open: bool,
     removed: Vec<u64>,
-    added: Vec<u64>,
+    added: HashSet<u64>,
     ranker: Option<RankerChange>,
     /// True once something of the catalog was changed that it would have from its source.
     is_changed: bool,
@@ -142,7 +143,7 @@ impl Writer {
                 match upserted {
                     Upserted::Added(key) => {
                         writer.pending.tools.insert(tool.id.clone());
-                        writer.pending.added.push(key);
+                        writer.pending.added.insert(key);
                         changes.added.push(tool.id.clone());
                     }
                     Upserted::Changed(old, new) => {
@@ -412,8 +413,11 @@ impl Writer {
             let _ = progress(state);
         }
         let graphs = self.build_graphs();
-        // Also without new texts: the published snapshot does not have the new graphs.
-        if state.done > 0 || matches!(graphs, Ok(1..)) {
+        // Also without new texts: the published snapshot does not have the new graphs. Only a snapshot
+        // that is read as a whole loads them.
+        let has_new_graphs = matches!(graphs, Ok(1..));
+        self.pending.is_more_than_tools |= has_new_graphs;
+        if state.done > 0 || has_new_graphs {
             self.commit()?;
         }
         result.and(graphs)?;
@@ -512,10 +516,9 @@ impl Writer {
         }
         let settings = &loaded.settings.lexical;
         let Some(change) = &loaded.change else {
-            let added: HashSet<u64> = pending.added.iter().copied().collect();
             let mut rows = Vec::new();
             for row in loaded.rows.iter() {
-                if added.contains(&row.stored.key) {
+                if pending.added.contains(&row.stored.key) {
                     rows.push(Arc::clone(row));
                 }
             }
@@ -616,17 +619,14 @@ impl Drop for Writer {
 impl Pending {
     fn remove(&mut self, key: u64) {
         // A key that was added in this transaction is not in the index yet.
-        match self.added.iter().position(|&added| added == key) {
-            Some(position) => {
-                self.added.swap_remove(position);
-            }
-            None => self.removed.push(key),
+        if !self.added.remove(&key) {
+            self.removed.push(key);
         }
     }
 
     fn replace(&mut self, old: u64, new: u64) {
         self.remove(old);
-        self.added.push(new);
+        self.added.insert(new);
     }
 }
 

@@ -224,9 +224,7 @@ fn content_words(text: &str, corrected: &[String]) -> Vec<AskedWord> {
             searched.retain(|word| !text::is_stop_word(word));
             said.retain(|word| !text::is_stop_word(word));
             let shown = run.to_lowercase();
-            let is_named = [&TIMES[..], &LANGUAGES[..]]
-                .concat()
-                .contains(&shown.as_str());
+            let is_named = TIMES.contains(&shown.as_str()) || LANGUAGES.contains(&shown.as_str());
             if is_left_over || is_named || said.is_empty() || text::is_stop_word(&shown) {
                 continue;
             }
@@ -256,6 +254,9 @@ fn is_contraction(piece: &str, run: &str) -> bool {
     }
 }
 
+/// Most pieces of a quotation.
+const MAX_QUOTED: usize = 64;
+
 /// Which of these pieces of a text are in quotation marks.
 fn quoted(pieces: &[&str]) -> Vec<bool> {
     let mut quoted = vec![false; pieces.len()];
@@ -277,7 +278,8 @@ fn quoted(pieces: &[&str]) -> Vec<bool> {
             end.ends_with(close)
         };
         // Without a second mark, it is an apostrophe or a mistake.
-        if let Some(last) = (number..pieces.len()).find(closes) {
+        let end = pieces.len().min(number + MAX_QUOTED);
+        if let Some(last) = (number..end).find(closes) {
             quoted[number..=last].fill(true);
             next = last + 1;
         }

@@ -85,7 +85,7 @@ fn in_memory_within(
 ) -> Result<LexicalSearcher> {
     let index = LexicalIndex::in_memory();
     fill(&index, rows, settings, &settings.stamp())?;
-    index.searcher_within(&ordinals(rows.iter()), settings, whole)
+    index.searcher_within(&ordinals(rows.len(), rows.iter()), settings, whole)
 }
 
 /// Fills an empty lexical index with all rows.
@@ -151,9 +151,12 @@ pub(crate) fn analyzed(rows: &[Arc<Row>], settings: &LexicalSettings) -> Vec<(u6
     analyzed.collect()
 }
 
-/// Positions by store key. The lexical index names tools by their store key.
-pub(crate) fn ordinals<'a>(rows: impl Iterator<Item = &'a Arc<Row>>) -> HashMap<u64, u32> {
-    let mut ordinals = HashMap::with_capacity(rows.size_hint().0);
+/// Positions of so many rows by store key. The lexical index names tools by their store key.
+pub(crate) fn ordinals<'a>(
+    count: usize,
+    rows: impl Iterator<Item = &'a Arc<Row>>,
+) -> HashMap<u64, u32> {
+    let mut ordinals = HashMap::with_capacity(count);
     for (position, row) in rows.enumerate() {
         ordinals.insert(row.stored.key, position as u32);
     }

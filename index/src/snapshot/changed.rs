@@ -17,10 +17,11 @@ use crate::settings::Options;
 use crate::tool::ToolId;
 use crate::tools_db::ToolsDb;
 
-/// A commit that changed more tools than this, and more than one in so many, is read as a whole: that
-/// works on all processors.
-const MAX_CHANGED: usize = 64;
+/// The state after a commit that changed many tools is read as a whole: more than one tool in
+/// [`MAX_CHANGED_SHARE`], but 64 in a small catalog and 1,024 in a large one.
 const MAX_CHANGED_SHARE: usize = 16;
+const MIN_MANY: usize = 64;
+const MAX_FEW: usize = 1024;
 
 /// The rows that a commit changed.
 pub(crate) struct Change {
@@ -46,12 +47,15 @@ impl Loaded {
         generation: u64,
         tools: &BTreeSet<ToolId>,
     ) -> Result<Option<Self>> {
-        let most = MAX_CHANGED.max(previous.len() / MAX_CHANGED_SHARE);
+        let most = (previous.len() / MAX_CHANGED_SHARE).clamp(MIN_MANY, MAX_FEW);
         let is_same_ranker = !matches!(previous.own_ranker, OwnRanker::Unusable(_));
         let embedders = options.embedders.iter().map(|embedder| embedder.id());
         let is_same_embedders = embedders.eq(previous.legs.iter().map(|leg| leg.embedder.id()))
             && options.missing_embedder == previous.missing_embedder;
-        if tools.len() > most || previous.is_empty() || !is_same_ranker || !is_same_embedders {
+        // The rows of a graph are those of all vectors.
+        let has_graph = previous.legs.iter().any(|leg| leg.graph.is_some());
+        let is_few = tools.len() <= most && !previous.is_empty();
+        if !is_few || !is_same_ranker || !is_same_embedders || has_graph {
             return Ok(None);
         }
         store.begin_read()?;
@@ -80,10 +84,7 @@ fn after_in_transaction(
     let rows = previous.rows.moved(&change.moves, &change.added);
     let mut legs = Vec::with_capacity(previous.legs.len());
     for leg in &previous.legs {
-        match leg_after(store, dir, leg, &rows, &change)? {
-            Some(leg) => legs.push(leg),
-            None => return Ok(None),
-        }
+        legs.push(leg_after(store, dir, leg, &rows, &change)?);
     }
     let added_bytes: usize = change.added.iter().map(|row| bytes_of(row)).sum();
     let removed_bytes: usize = change.removed.iter().map(|(_, row)| bytes_of(row)).sum();

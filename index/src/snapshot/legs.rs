@@ -249,14 +249,14 @@ impl Missing {
     }
 }
 
-/// The leg after a commit that changed these rows; `None` if it has to be made anew.
+/// The leg, which has no graph, after a commit that changed these rows.
 pub(super) fn leg_after(
     store: &ToolsDb,
     dir: &Path,
     former: &DenseLeg,
     rows: &Rows,
     change: &super::Change,
-) -> Result<Option<DenseLeg>> {
+) -> Result<DenseLeg> {
     let embedder = &former.embedder;
     let mut unsaved = former.unsaved;
     if let LegVectors::Saved { saved, read } = &former.vectors
@@ -267,18 +267,16 @@ pub(super) fn leg_after(
         let removed: usize = change.removed.iter().map(|(_, row)| texts(row)).sum();
         let path = vector_file_path(dir, embedder.as_ref());
         let len = (saved.len + added).saturating_sub(removed);
-        return Ok(Some(DenseLeg {
+        return Ok(DenseLeg {
             unsaved: unsaved + added,
             ..DenseLeg::new(embedder, saved_vectors(&path, embedder, rows, len))
-        }));
-    }
-    if former.graph.is_some() {
-        return Ok(None);
+        });
     }
     let mut added = no_vectors(embedder.as_ref());
     if embedder.is_instant() {
-        for row in &change.added {
-            for (text, vector) in computed(embedder.as_ref(), row)? {
+        let rows: Vec<&Arc<Row>> = change.added.iter().collect();
+        for texts in compute(embedder.as_ref(), &rows)? {
+            for (text, vector) in texts {
                 added.push(embedder.id(), text, &vector)?;
             }
             added.end_tool();
@@ -310,13 +308,13 @@ pub(super) fn leg_after(
             lacking += usize::from(missing.any);
         }
     }
-    Ok(Some(DenseLeg {
+    Ok(DenseLeg {
         pending,
         lacking,
         damaged: former.damaged,
         unsaved,
         ..DenseLeg::new(embedder, vectors.moved(&change.moves, &added))
-    }))
+    })
 }
 
 /// The leg of an instant embedder, which is faster than reading vectors from the database. Vectors

@@ -274,6 +274,7 @@ fn a_missing_damaged_or_foreign_graph_file_is_rebuilt() {
             "{what}: texts were embedded again"
         );
         assert_eq!(all_nearest(&opened, &texts), expected, "{what}, rebuilt");
+        assert!(!opened.needs_writer(), "{what}: it is not used");
         assert_eq!(
             contents(&folder).len(),
             whole.len(),

@@ -413,7 +413,7 @@ pub(super) fn add_to_week(change: &Transaction<'_>, day: i64) -> rusqlite::Resul
             move_day(change, catalog, (day, week))?;
         }
     }
-    change.execute("UPDATE weeks SET until = ?1", [day + 1])?;
+    change.execute("UPDATE weeks SET until = max(until, ?1)", [day + 1])?;
     Ok(())
 }
 

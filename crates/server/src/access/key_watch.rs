@@ -99,15 +99,18 @@ impl KeyWatch {
 
     /// Writes down when keys were last used. What cannot be written is lost: the next use of the key is
     /// written again.
-    async fn note_uses(&self, keys: &KeyStore) {
+    fn note_uses(&self, keys: &KeyStore) {
         let uses = mem::take(&mut *self.uses.lock());
         if uses.is_empty() {
             return;
         }
         let keys = keys.clone();
-        if let Ok(Err(error)) = blocking(move || keys.note_uses(&uses)).await {
-            tracing::warn!(%error, "the last use of keys could not be written down");
-        }
+        // Apart from the look at keys that have ended, which must not wait for a store.
+        tokio::spawn(async move {
+            if let Ok(Err(error)) = blocking(move || keys.note_uses(&uses)).await {
+                tracing::warn!(%error, "the last use of keys could not be written down");
+            }
+        });
     }
 
     /// Looks at the keys in use, again and again.
@@ -117,7 +120,7 @@ impl KeyWatch {
             tokio::time::sleep(LOOK).await;
             if noted.elapsed() >= NOTE_USES {
                 noted = Instant::now();
-                self.note_uses(keys).await;
+                self.note_uses(keys);
             }
             let in_use: Vec<String> = self.in_use.lock().keys().cloned().collect();
             if in_use.is_empty() {

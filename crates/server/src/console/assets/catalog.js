@@ -95,6 +95,8 @@ class CatalogScreen {
   goTo(params) {
     const before = this.filters;
     const wasReview = this.isReview;
+    const left = remembered("list");
+    this.tools.onscroll.cancel();
     if (params.get("c") !== this.name) return false;
     this.read(params);
     if (this.filters !== before) {
@@ -105,6 +107,7 @@ class CatalogScreen {
     }
     if (this.isReview !== wasReview || (this.isReview && this.filters !== before)) this.showView();
     this.showDetail();
+    if (this.filters !== before) this.tools.restore(left);
     return true;
   }
 

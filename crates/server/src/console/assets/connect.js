@@ -7,6 +7,8 @@ import { address, note } from "./place.js";
 /** Stands for a key, which an address or a snippet never holds. */
 const KEY = "YOUR_KEY";
 
+const MODEL_KEY = "The SDK sends a key of this server with the scope llm in the place of the provider's.";
+
 const json = (value) => JSON.stringify(value, null, 2);
 
 /**
@@ -17,10 +19,10 @@ const PROGRAMS = {
   "claude-code": { title: "Claude Code", kind: "mcp", file: "in a terminal", text: ({ url, hasKeys }) => `claude mcp add --transport http toolscout ${url}/mcp${hasKeys ? ` --header "Authorization: Bearer ${KEY}"` : ""}` },
   cursor: { title: "Cursor", kind: "mcp", file: "~/.cursor/mcp.json", text: (given) => json({ mcpServers: { toolscout: { url: `${given.url}/mcp`, ...headers(given) } } }) },
   vscode: { title: "VS Code", kind: "mcp", file: ".vscode/mcp.json", text: (given) => json({ servers: { toolscout: { type: "http", url: `${given.url}/mcp`, ...headers(given) } } }) },
-  codex: { title: "Codex", kind: "mcp", file: "~/.codex/config.toml", text: ({ url, hasKeys }) => `[mcp_servers.toolscout]\nurl = "${url}/mcp"${hasKeys ? '\nbearer_token_env_var = "TOOLSCOUT_KEY"' : ""}` },
+  codex: { title: "Codex", kind: "mcp", file: "~/.codex/config.toml", text: ({ url, hasKeys }) => `[mcp_servers.toolscout]\nurl = "${url}/mcp"${hasKeys ? '\nbearer_token_env_var = "TOOLSCOUT_KEY"' : ""}`, keyHint: "The environment variable TOOLSCOUT_KEY holds a key of this server." },
   mcp: { title: "Another MCP client", kind: "mcp", file: "its settings", text: (given) => json({ mcpServers: { toolscout: { type: "http", url: `${given.url}/mcp`, ...headers(given) } } }) },
-  openai: { title: "OpenAI SDK", kind: "dropin", file: "in your program (Python)", text: ({ url }) => `client = OpenAI(base_url="${url}/v1")` },
-  anthropic: { title: "Anthropic SDK", kind: "dropin", file: "in your program (Python)", text: ({ url }) => `client = Anthropic(base_url="${url}")` },
+  openai: { title: "OpenAI SDK", kind: "dropin", file: "in your program (Python)", text: ({ url }) => `client = OpenAI(base_url="${url}/v1")`, keyHint: MODEL_KEY },
+  anthropic: { title: "Anthropic SDK", kind: "dropin", file: "in your program (Python)", text: ({ url }) => `client = Anthropic(base_url="${url}")`, keyHint: MODEL_KEY },
   curl: { title: "curl", kind: "api", file: "in a terminal", text: ({ url, hasKeys, catalog }) => `curl${hasKeys ? ` -H "Authorization: Bearer ${KEY}"` : ""} "${url}/v1/catalogs/${encodeURIComponent(catalog)}/search?q=send+mail"` },
   python: { title: "Python", kind: "api", file: "pip install toolscout", text: ({ url, hasKeys, catalog }) => `import toolscout\n\nwith toolscout.Client(${json(url)}, catalog=${json(catalog)}${hasKeys ? `, key="${KEY}"` : ""}) as client:\n    answer = client.search("send mail", limit=5, format="openai")` },
   typescript: { title: "TypeScript", kind: "api", file: "npm install toolscout", text: ({ url, hasKeys, catalog }) => `import { Client } from "toolscout";\n\nconst client = new Client(${json(url)}, { catalog: ${json(catalog)}${hasKeys ? `, key: "${KEY}"` : ""} });\nconst answer = await client.search("send mail", { limit: 5, format: "openai" });` },
@@ -60,10 +62,10 @@ export function connect(root, params, { name }) {
   return { stop() {}, again() {} };
 }
 
-function snippetOf({ title, file, text }, given) {
+function snippetOf({ title, file, text, keyHint = `In the place of ${KEY} comes a key of this server.` }, given) {
   const written = text(given);
   return h("section", { class: "card", "aria-label": title },
     h("div", { class: "export-head" }, h("span", {}, h("b", {}, title), ", ", h("code", {}, file)), copyButton(() => written)),
     h("pre", { tabindex: 0, "aria-label": `For ${title}` }, written),
-    given.hasKeys && h("p", { class: "muted" }, `In the place of ${KEY} comes a key of this server. `, h("a", { class: "link", href: address("operations", { view: "keys" }) }, "Make one for this program"), "."));
+    given.hasKeys && h("p", { class: "muted" }, keyHint, " ", h("a", { class: "link", href: address("operations", { view: "keys" }) }, "Make one for this program"), "."));
 }

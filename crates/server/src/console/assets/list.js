@@ -12,6 +12,8 @@ const SPARE_ROWS = 10;
 const ROWS_TO_COME = 12;
 /** Most rows that are read to find the row of a tool that nobody has scrolled to. */
 const MOST_SOUGHT = 20_000;
+/** In the place of a row that is not looked for any longer. */
+const NOT_HERE = -2;
 /** Most rows: more would be higher than browsers draw. */
 const MOST_ROWS = 400_000;
 
@@ -63,7 +65,8 @@ export class ToolList {
   /** Marks the tool that is shown beside the list. One that nobody chose in the list is looked for in it. */
   choose(id) {
     this.chosen = id;
-    this.sought = id && this.chosenRow() === -1 && (this.expected ?? 0) <= MOST_SOUGHT ? () => this.chosenRow() : null;
+    const isNear = (this.expected ?? 0) <= MOST_SOUGHT;
+    this.sought = id && isNear && this.chosenRow() === -1 ? () => this.soughtRow() : null;
     this.draw();
   }
 
@@ -74,6 +77,12 @@ export class ToolList {
     this.sought = () => (this.rows.length > last() || this.isWhole ? Math.min(last(), this.rows.length - 1) : -1);
     this.reach();
     this.draw();
+  }
+
+  /** The row of the chosen tool; -1 if it may still come. */
+  soughtRow() {
+    const row = this.chosenRow();
+    return row === -1 && this.rows.length >= MOST_SOUGHT ? NOT_HERE : row;
   }
 
   chosenRow() {
@@ -154,10 +163,8 @@ export class ToolList {
   /** Goes to the row that is looked for, if it is there now. */
   reach() {
     const index = this.sought?.() ?? -1;
-    if (index >= 0) {
-      this.sought = null;
-      this.goTo(index, false);
-    } else if (this.isWhole || this.rows.length >= MOST_ROWS) this.sought = null;
+    if (index >= 0) this.goTo(index, false);
+    else if (index === NOT_HERE || this.isWhole || this.rows.length >= MOST_ROWS) this.sought = null;
   }
 
   /** How many there are, as far as it is known. */

@@ -23,28 +23,40 @@ export const ownOf = (object, name) => (object && Object.hasOwn(object, name) ? 
  * @returns {Promise<boolean>} whether something was saved
  */
 export async function editWords(tool, words, catalog) {
-  const factor = ownOf(words.boosts?.tools, tool.id);
-  const given = await ask("The owner's words", wordsForm(tool, words, factor), { accept: "Save" }, (form) => namesIn(form.elements.names.value).length <= MOST_NAMES);
-  if (!given) return false;
-  const names = namesIn(given.get("names"));
-  const patch = {
-    descriptions: { [tool.id]: given.get("description").trim() || null },
-    aliases: { [tool.id]: names.length > 0 ? names : null },
-    boosts: { tools: { [tool.id]: given.get("factor") === "" ? null : Number(given.get("factor")) } },
+  const known = {
+    description: ownOf(words.descriptions, tool.id) ?? "",
+    names: (ownOf(words.aliases, tool.id) ?? []).join("\n"),
+    factor: String(ownOf(words.boosts?.tools, tool.id) ?? ""),
   };
-  return attempt(() => patchWords(catalog, patch));
+  // What could not be saved is not lost: the form opens again with it.
+  for (let shown = known; ;) {
+    const given = await ask("The owner's words", wordsForm(tool, shown), { accept: "Save" }, (form) => namesIn(form.elements.names.value).length <= MOST_NAMES);
+    if (!given) return false;
+    shown = { description: given.get("description").trim(), names: namesIn(given.get("names")).join("\n"), factor: given.get("factor") };
+    const patch = changesOf(tool.id, known, shown);
+    if (await attempt(() => patchWords(catalog, patch))) return true;
+  }
 }
 
-function wordsForm(tool, words, factor) {
-  const description = h("textarea", {
+/** What differs from what the form showed: others may have changed the rest since. */
+function changesOf(id, known, { description, names, factor }) {
+  return {
+    ...(description !== known.description && { descriptions: { [id]: description || null } }),
+    ...(names !== known.names && { aliases: { [id]: names ? namesIn(names) : null } }),
+    ...(factor !== known.factor && { boosts: { tools: { [id]: factor === "" ? null : Number(factor) } } }),
+  };
+}
+
+function wordsForm(tool, { description, names, factor }) {
+  const described = h("textarea", {
     id: "field-description", name: "description", rows: 4, maxlength: MOST_DESCRIPTION_CHARACTERS, autofocus: true,
-    placeholder: oneLine(tool.description ?? "", 400), value: ownOf(words.descriptions, tool.id) ?? "", "aria-describedby": "field-description-hint",
+    placeholder: oneLine(tool.description ?? "", 400), value: description, "aria-describedby": "field-description-hint",
   });
-  const names = h("textarea", { id: "field-names", name: "names", rows: 3, value: (ownOf(words.aliases, tool.id) ?? []).join("\n"), "aria-describedby": "field-names-hint" });
+  const named = h("textarea", { id: "field-names", name: "names", rows: 3, value: names, "aria-describedby": "field-names-hint" });
   return h("div", { class: "inputs" },
-    area("Description for search and models", "description", description, "Leave it empty to use the server's description."),
-    area("Also called", "names", names, `One name a line, at most ${MOST_NAMES}. A request that is one of these names finds the tool first.`),
-    field("Factor of its score", "factor", { type: "number", min: 0, max: 10, step: "any", value: factor ?? "", placeholder: "1" }, "From 0.1 to 10. 0 switches the tool off: no search finds it."));
+    area("Description for search and models", "description", described, "Leave it empty to use the server's description."),
+    area("Also called", "names", named, `One name a line, at most ${MOST_NAMES}. A request that is one of these names finds the tool first.`),
+    field("Factor of its score", "factor", { type: "number", min: 0, max: 10, step: "any", value: factor, placeholder: "1" }, "From 0.1 to 10. 0 switches the tool off: no search finds it."));
 }
 
 const area = (label, name, input, hint) => h("div", { class: "field" }, h("label", { for: `field-${name}` }, label), input, h("small", { id: `field-${name}-hint`, class: "muted" }, hint));
@@ -87,11 +99,13 @@ export async function changeHit(hit, asked, catalog) {
 }
 
 /** What the words say of a hit before a change, to be able to go back. */
-async function stateOf({ id, name: toolName }, asked, name, catalog) {
+async function stateOf({ id }, asked, name, catalog) {
   const words = await readWords(catalog);
-  const key = `${oneLine(toolName, 80)} for ${oneLine(asked, 80)}`;
-  const earlier = ownOf(words.pins, key) ?? null;
-  const pin = (how) => ({ [key]: how ? { query: asked, tool: id, place: null, hide: null, ...how } : earlier });
+  const known = Object.entries(words.pins ?? {}).find(([, pin]) => pin.tool === id && pin.query === asked && pin.match !== "contains");
+  const key = known?.[0] ?? `${id.slice(0, 80)} ${Math.random().toString(36).slice(2, 10)}`;
+  // A merge patch keeps what it does not name.
+  const whole = (pin) => ({ query: asked, tool: id, place: null, hide: null, ...pin });
+  const pin = (how) => ({ [key]: how || known ? whole(how ?? known[1]) : null });
   return { id, name, pin, names: ownOf(words.aliases, id) ?? [], factor: ownOf(words.boosts?.tools, id) };
 }
 
