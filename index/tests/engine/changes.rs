@@ -151,7 +151,7 @@ fn a_snapshot_made_of_changes_answers_as_one_read_as_a_whole() {
         let (catalog, mut tools) = catalog_of(chance, &data, TOOLS);
         let bytes = folder_bytes(&catalog.path().join("lexical"));
         assert!(bytes > 1 << 20, "{bytes} bytes are read into memory");
-        for round in 0..3 {
+        for round in 0..2 {
             let mut writer = catalog.writer().unwrap();
             for _ in 0..1 + chance.below(6) {
                 change(chance, &mut writer, &mut tools);
