@@ -1105,6 +1105,8 @@ class ApiKey(TypedDict):
     expires_at: NotRequired[int | None]
     id: str
     is_own: bool
+    last_used_at: NotRequired[int | None]
+    name: NotRequired[str | None]
     profiles: list[str]
     revoked_at: NotRequired[int | None]
     scopes: list[KeyScope]
@@ -1299,6 +1301,7 @@ class KeyPage(TypedDict):
 class KeyRequest(TypedDict):
     catalogs: NotRequired[list[str] | None]
     expires_in_s: NotRequired[int | None]
+    name: NotRequired[str | None]
     profiles: NotRequired[list[str]]
     scopes: list[KeyScope]
 

@@ -299,6 +299,13 @@ export interface components {
             id: string;
             /** @description Whether this request was sent with it. */
             is_own: boolean;
+            /**
+             * Format: int64
+             * @description When it was last used, in seconds since 1970, up to a minute late; null if it never was.
+             */
+            last_used_at?: number | null;
+            /** @description What its owner calls it; null if it has no name. */
+            name?: string | null;
             /** @description The profiles that it is bound to; empty for a key that is bound to none. */
             profiles: string[];
             /**
@@ -2054,6 +2061,11 @@ export interface components {
              * @example 2592000
              */
             expires_in_s?: number | null;
+            /**
+             * @description What you call it: one line, to tell it from others in the list.
+             * @example build server
+             */
+            name?: string | null;
             /** @description The profiles that it is bound to: with such a key only their tools can be seen and called. */
             profiles?: string[];
             /** @description What it allows. Every key may search, and `admin` includes the others. */
