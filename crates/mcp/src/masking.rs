@@ -25,6 +25,8 @@ const MAX_PATTERN_BYTES: usize = 1_000;
 const MAX_COMPILED_BYTES: usize = 1 << 20;
 /// Fields of questions that people and models read.
 const TEXTS_OF_QUESTIONS: [&str; 5] = ["message", "title", "description", "text", "systemPrompt"];
+/// The field of a form that has the names of the values of a choice, as people read them.
+const NAMES_OF_VALUES: &str = "enumNames";
 /// Longest pattern in a message.
 const SHOWN_CHARS: usize = 100;
 
@@ -175,6 +177,7 @@ impl Masking {
                         Value::String(text) if TEXTS_OF_QUESTIONS.contains(&name.as_str()) => {
                             self.replace(text);
                         }
+                        Value::Array(_) if name == NAMES_OF_VALUES => self.value(field),
                         field => self.question(field),
                     }
                 }
@@ -322,12 +325,12 @@ mod tests {
         let question = json!({
             "message": "Is secret-1 yours?",
             "url": "https://x.example/secret-1",
-            "requestedSchema": { "properties": { "key": { "title": "Not secret-2", "enum": ["secret-3"] } } },
+            "requestedSchema": { "properties": { "key": { "title": "Not secret-2", "enum": ["secret-3"], "enumNames": ["As secret-3"] } } },
         });
         let expected = json!({
             "message": "Is [redacted] yours?",
             "url": "https://x.example/secret-1",
-            "requestedSchema": { "properties": { "key": { "title": "Not [redacted]", "enum": ["secret-3"] } } },
+            "requestedSchema": { "properties": { "key": { "title": "Not [redacted]", "enum": ["secret-3"], "enumNames": ["As [redacted]"] } } },
         });
         assert_eq!(asked(question, &masking), expected);
     }
