@@ -621,8 +621,8 @@ impl Exchange {
 
 /// The hits that can be loaded, with the names of those that the model sees already put here.
 ///
-/// Tools that come next take their places. After a good match whose first hit the model sees, nothing needs to be loaded: what
-/// else was found gets a line.
+/// Tools that come next take their places. After a good match, a query whose first hit the model sees needs nothing else: what
+/// it found besides gets a line. A hit of several queries does not tell whether it is what each of them looks for.
 fn without_visible(
     own: &mut search::Found,
     list: &ToolList,
@@ -632,21 +632,24 @@ fn without_visible(
     let (mut hits, mut served, mut found_visible) = (Vec::new(), BTreeSet::new(), 0);
     let mut lines = Vec::new();
     for hit in &own.hits {
+        // The query that alone found it.
+        let query = hit.query.filter(|_| !hit.is_of_several);
         let is_first = !hits
             .iter()
-            .any(|other: &FoundTool| other.query == hit.query);
+            .any(|other: &FoundTool| other.is_of_several || other.query == hit.query);
         if list.is_visible(hit.tool.id.name()) {
             found_visible += 1;
             visible.push(hit.tool.id.name().to_owned());
             if is_first && own.matched == Some(Match::Good) {
-                served.insert(hit.query);
+                served.extend(query);
             }
-        } else if hit.query.is_some() && served.contains(&hit.query) {
+        } else if query.is_some_and(|query| served.contains(&query)) {
             lines.push(Arc::clone(&hit.tool));
         } else {
             hits.push(FoundTool::of_request(hit));
         }
     }
+    // Nothing tells which query the tools that come next belong to.
     if served.is_empty() {
         let next = own.more.drain(..found_visible.min(own.more.len()));
         hits.extend(next.map(FoundTool::of_next));
@@ -733,6 +736,8 @@ struct FoundTool {
     is_foreign: bool,
     /// The position of the query that found it.
     query: Option<usize>,
+    /// Whether other queries found it too.
+    is_of_several: bool,
 }
 
 impl FoundTool {
@@ -742,6 +747,7 @@ impl FoundTool {
             tool: Arc::clone(&hit.tool),
             is_foreign: false,
             query: hit.query,
+            is_of_several: hit.is_of_several,
         }
     }
 
@@ -752,6 +758,7 @@ impl FoundTool {
             tool,
             is_foreign: false,
             query: None,
+            is_of_several: false,
         }
     }
 
@@ -763,6 +770,7 @@ impl FoundTool {
             tool: Arc::clone(&hit.tool),
             is_foreign,
             query: hit.query,
+            is_of_several: hit.is_of_several,
         })
     }
 }
@@ -852,4 +860,61 @@ fn search_request(arguments: &str, more: MoreTools) -> Result<SearchRequest, Str
         ..FindConfig::default()
     };
     meta_tools::parse(&arguments, &config)
+}
+
+#[cfg(test)]
+mod tests {
+    use toolscout_finder::finder::search::doubles;
+
+    use super::*;
+    use crate::dialect::Dialect;
+    use crate::tools::tool_list::{Deferral, ListId};
+
+    #[test]
+    fn a_visible_tool_serves_only_the_query_that_alone_found_it() {
+        let deferral = Deferral {
+            above_tokens: 0,
+            own_tokens: 0,
+            beside_other_search: false,
+            pins: vec!["seen".into()],
+            max_tools: 9,
+        };
+        let tools: Vec<String> = ["seen", "first", "second", "next"]
+            .iter()
+            .map(|name| format!(r#"{{"type":"function","function":{{"name":"{name}"}}}}"#))
+            .collect();
+        let tools = Bytes::from(format!("[{}]", tools.join(",")));
+        let id = ListId::of("o", Dialect::Chat, &deferral, &tools);
+        let list = ToolList::read(id, "o", Dialect::Chat.protocol(), &deferral, &tools).unwrap();
+        // Which tools are loaded; a query of `None` stands for several.
+        let loaded = |hits: &[(&str, Option<usize>)]| {
+            let ids: Vec<String> = hits.iter().map(|(name, _)| format!("s/{name}")).collect();
+            let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+            let mut found = doubles::found(&ids);
+            found.matched = Some(Match::Good);
+            found.more = vec![doubles::tool("s/next", "comes next")];
+            for (hit, (_, query)) in found.hits.iter_mut().zip(hits) {
+                hit.query = query.or(Some(0));
+                hit.is_of_several = query.is_none();
+            }
+            let (mut visible, mut names) = (Vec::new(), Vec::new());
+            for hit in without_visible(&mut found, &list, &mut visible) {
+                names.push(hit.name);
+            }
+            assert_eq!(visible, ["seen"]);
+            names
+        };
+        assert_eq!(
+            loaded(&[("seen", Some(0)), ("first", Some(0)), ("second", Some(1))]),
+            ["second"]
+        );
+        for query in [None, Some(0)] {
+            let found = [("seen", None), ("first", query), ("second", Some(1))];
+            assert_eq!(loaded(&found), ["first", "second", "next"], "{query:?}");
+        }
+        let found = [("seen", Some(0)), ("first", None), ("second", Some(0))];
+        assert_eq!(loaded(&found), ["first"]);
+        let found = [("first", None), ("seen", Some(1)), ("second", Some(1))];
+        assert_eq!(loaded(&found), ["first", "second", "next"]);
+    }
 }

@@ -286,6 +286,8 @@ pub struct FoundTool {
     /// The position of the query that found it; `None` for a tool that was selected by name, or is a
     /// companion of another hit.
     pub query: Option<usize>,
+    /// Whether other queries found it too.
+    pub is_of_several: bool,
     /// Set for a tool that is here because another hit needs what it finds.
     pub companion_of: Option<CompanionOf>,
 }
@@ -349,6 +351,7 @@ pub mod doubles {
                 tool: tool(id, "does it"),
                 score: 1.0,
                 query: Some(0),
+                is_of_several: false,
                 companion_of: None,
             })
             .collect();
@@ -378,6 +381,7 @@ pub mod doubles {
                         tool: tool.clone(),
                         score: 2.0,
                         query: None,
+                        is_of_several: false,
                         companion_of: None,
                     }),
                     None => missing.push(name.clone()),
@@ -394,6 +398,7 @@ pub mod doubles {
                     tool: tool.clone(),
                     score: shared as f32,
                     query: Some(number),
+                    is_of_several: false,
                     companion_of: None,
                 }));
             }

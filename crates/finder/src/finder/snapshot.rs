@@ -176,6 +176,7 @@ fn search(source: &impl SnapshotSource, request: &SearchRequest) -> Found {
                 tool,
                 score: 1.0,
                 query: None,
+                is_of_several: false,
                 companion_of: None,
             }),
             None => reasons.push(unknown_name(&searcher, name)),
@@ -257,6 +258,7 @@ fn found_tool(hit: Hit) -> FoundTool {
             Some(_) => None,
             None => hit.matched_queries.first().copied(),
         },
+        is_of_several: hit.companion_of.is_none() && hit.matched_queries.len() > 1,
         companion_of: hit.companion_of,
     }
 }
