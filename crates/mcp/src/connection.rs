@@ -20,6 +20,7 @@ mod tasks;
 mod updates;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::model::ClientCapabilities;
 use rmcp::service::{Peer, RoleClient, ServiceError};
@@ -89,6 +90,8 @@ pub struct CallContext {
     pub log_level: Option<Level>,
     /// What the client can do, if a client makes the call.
     pub capabilities: Option<ClientCapabilities>,
+    /// How long a client may take to make the call again with an answer; `None`: the time of a call.
+    pub answer_within: Option<Duration>,
     /// What the client answers to a result that asked for input, and how it takes such a result.
     pub input: Input,
 }
@@ -162,6 +165,11 @@ impl Connection {
     /// Whether the connection is still open.
     pub fn is_alive(&self) -> bool {
         !self.ended.is_cancelled() && !self.peer.is_transport_closed()
+    }
+
+    /// How long its server has had no call to work on; `None` if it never had one.
+    pub fn unused_for(&self) -> Option<Duration> {
+        self.handler.calls.unused_for()
     }
 
     /// Why the connection was closed, as far as it is known.

@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lru::LruCache;
@@ -23,6 +24,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -31,9 +33,9 @@ use super::roots::ListedRoots;
 use super::{CallContext, CallError, Connection, Input, Progress};
 use toolscout_gate::gate::definition::digest;
 
-/// Most calls of a server that wait for clients to make them again. A new one replaces the oldest, which is
-/// cancelled.
-const MAX_WAITING: NonZeroUsize = NonZeroUsize::new(256).expect("is not zero");
+/// Most calls of a server that wait for clients to make them again: half of the requests that a server may have
+/// open, so that others can be made. A new one replaces the oldest, which is cancelled.
+const MAX_WAITING: NonZeroUsize = NonZeroUsize::new(32).expect("is not zero");
 /// Questions and reports of progress of one call that wait to be read.
 const MAX_UNREAD: usize = 16;
 /// What the states of these calls begin with.
@@ -108,20 +110,52 @@ impl Connection {
                 call.answer(responses.unwrap_or_default());
                 call
             }
-            None => self.begin(params, context, about),
+            None => {
+                // The client has given up the former call, whose question nobody answers any more.
+                drop(self.former(about));
+                self.begin(params, context, about)
+            }
         };
         match call.next(context).await {
             Next::Ended(result) => result,
             Next::Asked(mut asked) => {
                 let state = format!("{STATE}{}", Uuid::new_v4());
                 asked.request_state = Some(state.clone());
-                // An older one that makes room is cancelled, without the lock.
-                let replaced = self.in_turns.0.lock().push(state, call);
-                drop(replaced);
+                self.keep(state, call);
                 let result = serde_json::to_value(asked).unwrap_or_default();
                 Err(CallError::NeedsInput { result })
             }
         }
+    }
+
+    /// Keeps a call until its client answers.
+    fn keep(&self, state: String, call: RunningCall) {
+        let mut waiting = self.in_turns.0.lock();
+        let mut ended = Vec::new();
+        if waiting.len() == MAX_WAITING.get() {
+            // The results of those whose questions were not answered in time go first.
+            for (state, other) in waiting.iter() {
+                if other.running.0.is_finished() {
+                    ended.push(state.clone());
+                }
+            }
+        }
+        for state in &ended {
+            waiting.pop(state);
+        }
+        let replaced = waiting.push(state, call);
+        // One that makes room is cancelled without the lock.
+        drop(waiting);
+        drop(replaced);
+    }
+
+    /// Takes the call that waits and is the same as one that its client now makes from the beginning.
+    fn former(&self, about: [u8; 32]) -> Option<RunningCall> {
+        let mut waiting = self.in_turns.0.lock();
+        let mut calls = waiting.iter();
+        let (state, _) = calls.find(|(_, call)| call.about == about)?;
+        let state = state.clone();
+        waiting.pop(&state)
     }
 
     /// Takes the call that waits for the answers to this question.
@@ -146,6 +180,7 @@ impl Connection {
                 session: client.session().to_owned(),
                 key: client.key().to_owned(),
                 capabilities: context.capabilities.clone().unwrap_or_default(),
+                within: context.answer_within.unwrap_or(self.limits.call.total),
                 questions: ask,
             };
             Arc::new(client) as Arc<dyn CallingClient>
@@ -229,11 +264,24 @@ struct ClientInTurns {
     session: String,
     key: String,
     capabilities: ClientCapabilities,
+    /// How long an answer may take.
+    within: Duration,
     questions: mpsc::Sender<Question>,
 }
 
 impl ClientInTurns {
     async fn ask<T: DeserializeOwned>(&self, request: InputRequest) -> Result<T, ErrorData> {
+        let asking = timeout(self.within, self.ask_and_wait(request));
+        asking.await.unwrap_or_else(|_| {
+            let message = "the client did not answer the question in time";
+            Err(ErrorData::internal_error(message, None))
+        })
+    }
+
+    async fn ask_and_wait<T: DeserializeOwned>(
+        &self,
+        request: InputRequest,
+    ) -> Result<T, ErrorData> {
         let (reply, answer) = oneshot::channel();
         // Both fail once nobody waits for the call.
         if self
@@ -260,6 +308,10 @@ impl CallingClient for ClientInTurns {
 
     fn key(&self) -> &str {
         &self.key
+    }
+
+    fn answers_by_calling_again(&self) -> bool {
+        true
     }
 
     async fn elicit(

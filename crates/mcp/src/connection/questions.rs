@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
@@ -43,8 +44,10 @@ pub const APPS: &str = "io.modelcontextprotocol/ui";
 /// The type of their pages.
 const APP_TYPE: &str = "text/html;profile=mcp-app";
 
-/// Questions of one server that may be open at once.
+/// Questions of one server that may be open at once at clients that wait for their calls.
 const MAX_OPEN: usize = 16;
+/// The same of clients that make their calls again, which may take long.
+const MAX_OPEN_IN_TURNS: usize = 128;
 
 /// What a server may ask. Whether the client of a call supports it is known only when the call is made.
 /// `has_roots` says whether there can be a client with folders.
@@ -77,6 +80,11 @@ pub trait CallingClient: fmt::Debug + Send + Sync {
 
     /// Who the client acts for: several clients may have one key.
     fn key(&self) -> &str;
+
+    /// Whether the client answers by making its call again, and does not wait for it meanwhile.
+    fn answers_by_calling_again(&self) -> bool {
+        false
+    }
 
     /// Asks the person at the client. `server` is who asks.
     ///
@@ -117,7 +125,10 @@ pub struct CallsAtWork {
     /// Who made the last call: `None` before the first, and within for a call of no client.
     last_key: Mutex<Option<Option<String>>>,
     next: AtomicUsize,
+    /// When a call last ended.
+    last_end: Mutex<Option<Instant>>,
     open_questions: AtomicUsize,
+    open_in_turns: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -144,7 +155,9 @@ impl CallAtWork {
 
 impl Drop for CallAtWork {
     fn drop(&mut self) {
-        self.calls.calls.lock().remove(&self.number);
+        let mut calls = self.calls.calls.lock();
+        calls.remove(&self.number);
+        *self.calls.last_end.lock() = Some(Instant::now());
     }
 }
 
@@ -170,7 +183,18 @@ impl CallsAtWork {
 
     /// Whether somebody is being asked, so that calls wait for a person or a model.
     pub fn is_asking(&self) -> bool {
-        self.open_questions.load(Ordering::Relaxed) > 0
+        let open = [&self.open_questions, &self.open_in_turns];
+        open.iter().any(|open| open.load(Ordering::Relaxed) > 0)
+    }
+
+    /// How long no call has been at work, those that wait for an answer among them; `None` if there was none.
+    pub fn unused_for(&self) -> Option<Duration> {
+        let calls = self.calls.lock();
+        if !calls.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let last_end = *self.last_end.lock();
+        last_end.map(|ended| ended.elapsed())
     }
 
     /// Who may read what the server writes to its log now: the client of the open calls, or the key of
@@ -299,12 +323,17 @@ impl CallsAtWork {
                 }
             }
         };
+        // One that nobody answers must leave room for the questions to those who wait.
+        let (open, most) = match client.answers_by_calling_again() {
+            true => (&self.open_in_turns, MAX_OPEN_IN_TURNS),
+            false => (&self.open_questions, MAX_OPEN),
+        };
         // Counted first and taken back, so that two threads cannot both take the last place.
-        if self.open_questions.fetch_add(1, Ordering::Relaxed) >= MAX_OPEN {
-            self.open_questions.fetch_sub(1, Ordering::Relaxed);
+        if open.fetch_add(1, Ordering::Relaxed) >= most {
+            open.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        Some((client, OpenQuestion(&self.open_questions)))
+        Some((client, OpenQuestion(open)))
     }
 }
 
@@ -373,6 +402,10 @@ mod tests {
             self.0.trim_end_matches(char::is_numeric)
         }
 
+        fn answers_by_calling_again(&self) -> bool {
+            self.0 == "later"
+        }
+
         async fn elicit(&self, _: &str, _: ElicitRequestParams) -> Result<ElicitResult, ErrorData> {
             Ok(ElicitResult::new(ElicitationAction::Accept))
         }
@@ -438,6 +471,22 @@ mod tests {
             let asked = calls.elicit("s", form("sure"), Some(&call)).await;
             assert_eq!(asked.unwrap().action, expected, "{id}");
         }
+    }
+
+    #[test]
+    fn questions_that_wait_for_another_call_are_bounded_and_leave_room_for_others() {
+        let calls = Arc::new(CallsAtWork::default());
+        let later = calls.begin(Some(Arc::new(Person("later"))));
+        let mut open = Vec::new();
+        while let Some((_, question)) = calls.asked_client(None) {
+            open.push(question);
+        }
+        assert_eq!(open.len(), MAX_OPEN_IN_TURNS);
+        assert_eq!(calls.unused_for(), Some(Duration::ZERO));
+        drop(later);
+        let _waits = calls.begin(Some(Arc::new(Person("a"))));
+        assert!(calls.asked_client(None).is_some());
+        assert!(calls.is_asking());
     }
 
     #[test]

@@ -178,6 +178,7 @@ impl Session {
             meta: forwarded_meta(&context.meta),
             log_level: self.log_level(context),
             capabilities: context.client_capabilities(),
+            answer_within: Some(within),
             input: Input::default(),
         };
         (calling, questions)
