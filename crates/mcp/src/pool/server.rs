@@ -188,8 +188,13 @@ impl Server {
         if self.calls.available_permits() < self.limits.calls_at_once {
             return Duration::ZERO;
         }
-        let last_used = self.last_used.lock();
-        last_used.elapsed()
+        let unused = self.last_used.lock().elapsed();
+        // A call that waits for the answer to a question has no permit, so that the answer gets one.
+        let connection = self.ready_connection();
+        match connection.and_then(|connection| connection.unused_for()) {
+            Some(without_calls) => unused.min(without_calls),
+            None => unused,
+        }
     }
 
     /// Whether it is stopped if nobody calls it.
