@@ -306,6 +306,7 @@ impl Gateway {
             shared: Arc::clone(&self.shared),
             id,
             toolbox: Mutex::new(toolbox),
+            pins_not_given: Mutex::default(),
             list_version,
             declared: OnceLock::new(),
             wishes: Arc::default(),
@@ -362,6 +363,8 @@ pub struct Session {
     id: String,
     /// The injected tools.
     toolbox: Mutex<Toolbox>,
+    /// Pinned tools among them that the client was not given yet, because it has not listed its tools since.
+    pins_not_given: Mutex<Vec<ToolId>>,
     /// Incremented whenever the list of tools changes.
     list_version: watch::Sender<u64>,
     /// What the client was told at the handshake, where there was one.

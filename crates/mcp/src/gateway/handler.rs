@@ -100,7 +100,7 @@ impl ServerHandler for Session {
             LIST_TOOLS => Ok(self.list(&given).await.into()),
             RUN_PLAN => Ok(self.run_plan(&given, &context).await.into()),
             CALL_TOOL => self.call_by_name(&given, reply, &context).await,
-            name => match self.visible(name, &context).await {
+            name => match self.visible(name).await {
                 Some(tool) => self.call_injected(tool, given, reply, &context).await,
                 None if name == READ_MORE => Ok(self.read_more(given, &context).await.into()),
                 None => match self.called_by_app(name, &context).await {

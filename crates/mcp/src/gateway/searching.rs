@@ -62,7 +62,7 @@ impl Session {
         }
         // An earlier search of the conversation has described these tools.
         let is_short = found.repeats > 0 && !given.contains_key("detail");
-        let visible = self.names_in_list(&found, context).await;
+        let visible = self.names_in_list(&found).await;
         let injection = match self.style(context) {
             Style::Inject => self.inject(&found, context).await,
             Style::Dispatch => None,
@@ -87,14 +87,10 @@ impl Session {
     }
 
     /// The names of the found tools that the client has in its list: pinned ones, and those of earlier searches.
-    async fn names_in_list(
-        &self,
-        found: &Found,
-        context: &RequestContext<RoleServer>,
-    ) -> Vec<String> {
+    async fn names_in_list(&self, found: &Found) -> Vec<String> {
         if self.shared.may_have_pins() && self.toolbox.lock().is_empty() {
             // A session of one request has not listed its tools.
-            self.tools(&self.origin(context)).await;
+            self.take_pins().await;
         }
         let toolbox = self.toolbox.lock();
         let hits = found.hits.iter();

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use rmcp::model::Tool as McpTool;
-use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Map, json};
 use tokio::task::spawn_blocking;
 use toolscout_index::formats::{self, Emit};
@@ -18,22 +17,34 @@ const FIELDS_FOR_CLIENTS: [&str; 3] = ["annotations", "icons", "_meta"];
 
 impl Session {
     /// The injected or pinned tool with this name, if there is one.
-    pub(super) async fn visible(
-        &self,
-        name: &str,
-        context: &RequestContext<RoleServer>,
-    ) -> Option<Arc<Tool>> {
+    pub(super) async fn visible(&self, name: &str) -> Option<Arc<Tool>> {
         let visible = self.toolbox.lock().find(name).cloned();
         if visible.is_some() || !self.shared.may_have_pins() {
             return visible;
         }
         // A session of one request has not listed its tools.
-        self.tools(&self.origin(context)).await;
+        self.take_pins().await;
         self.toolbox.lock().find(name).cloned()
     }
 
-    /// The list of the session.
+    /// The list of the session, for its client.
     pub(super) async fn tools(&self, origin: &Origin) -> Vec<McpTool> {
+        let overview = self.take_pins().await;
+        let mut tools = own_tools::definitions(&overview);
+        let new = std::mem::take(&mut *self.pins_not_given.lock());
+        let toolbox = self.toolbox.lock();
+        let loaded = toolbox.tokens_by_tool(&new);
+        self.shared.gate.usage().loaded(origin, loaded);
+        for spec in toolbox.specs() {
+            if let Some(tool) = toolbox.find(&spec.name) {
+                tools.extend(mcp_tool(tool, &spec.name));
+            }
+        }
+        tools
+    }
+
+    /// Puts the pinned tools in the toolbox, and returns what a client is told about all servers.
+    pub(super) async fn take_pins(&self) -> Arc<str> {
         let shared = Arc::clone(&self.shared);
         // Many clients ask for the list once, so pinned tools must be in it.
         if shared.pool.awaits_pins() {
@@ -47,9 +58,8 @@ impl Session {
                 (Arc::from(""), Vec::new())
             }
         };
-        let mut tools = own_tools::definitions(&overview);
         let mut toolbox = self.toolbox.lock();
-        // Only what the session did not have yet counts as loaded.
+        // Only what the session did not have yet counts as loaded, once its client gets it.
         let mut new = Vec::new();
         for tool in &pinned {
             if !toolbox.holds(&tool.id) {
@@ -59,14 +69,9 @@ impl Session {
         for tool in pinned {
             toolbox.pin(tool);
         }
-        let loaded = toolbox.tokens_by_tool(&new);
-        self.shared.gate.usage().loaded(origin, loaded);
-        for spec in toolbox.specs() {
-            if let Some(tool) = toolbox.find(&spec.name) {
-                tools.extend(mcp_tool(tool, &spec.name));
-            }
-        }
-        tools
+        drop(toolbox);
+        self.pins_not_given.lock().append(&mut new);
+        overview
     }
 }
 
