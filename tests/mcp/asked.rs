@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::ClientHandler;
 use rmcp::model::{
@@ -18,12 +19,17 @@ use rmcp::service::{
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use toolscout::config::UsageSettings;
 use toolscout::gate::{Gate, Policies};
 use toolscout::mcp::config::Beginning;
+use toolscout::mcp::pool::ConnectionState;
 use toolscout::mcp::tool_edits::ToolEdits;
 use toolscout::mcp::{Gateway, GatewayConfig, ServerConfig};
+use toolscout::usage::{Recorder, UsageDatabase};
 
-use super::world::{PATIENCE, Upstream, double, double_with, object, replace, text, until};
+use super::world::{
+    PATIENCE, Upstream, becomes, double, double_with, object, replace, text, until,
+};
 
 /// A client with folders, whose person answers forms.
 #[derive(Clone)]
@@ -196,6 +202,102 @@ async fn what_a_server_with_a_handshake_asks_is_the_result_of_a_call_without_a_s
     let mute = without_session(&gateway, json!({})).await;
     let said = json_of(call(&mute, params("a/inquires")).await);
     assert_eq!(said[0], json!({ "action": "cancel" }));
+}
+
+/// The call of `a/inquires` with this person's answer to the first question.
+fn named(question: &InputRequiredResult) -> CallToolRequestParams {
+    let mut named = params("a/inquires");
+    let person = json!({ "action": "accept", "content": { "name": "Ada" } });
+    named.input_responses = Some(BTreeMap::from([("question_1".to_owned(), person)]));
+    named.request_state.clone_from(&question.request_state);
+    named
+}
+
+#[tokio::test]
+async fn a_call_from_the_beginning_ends_the_same_one_that_waits_for_an_answer() {
+    let upstream = Upstream::start(vec![double("a", &["inquires"])]).await;
+    let client = without_session(&gateway(&upstream), json!({ "elicitation": {} })).await;
+    let former = asked(&client, params("a/inquires")).await;
+    let latter = asked(&client, params("a/inquires")).await;
+    let refused = timeout(PATIENCE, client.peer().call_tool_once(named(&former))).await;
+    let refused = refused.unwrap().unwrap_err().to_string();
+    assert!(refused.contains("no open question"), "{refused}");
+    let said = json_of(call(&client, named(&latter)).await);
+    assert_eq!(said[0]["content"]["name"], "Ada", "{said}");
+}
+
+#[tokio::test]
+async fn a_question_that_nobody_answers_ends_its_call() {
+    let set = |config: &mut toolscout::mcp::PoolConfig| {
+        config.limits.idle_stop = Duration::from_millis(100);
+    };
+    let upstream = Upstream::start_with(vec![double("a", &["inquires"])], set).await;
+    let mut policies = Policies::permissive();
+    policies.approval_timeout_s.0 = 1;
+    let gateway = gateway_with(&upstream, policies);
+    let client = without_session(&gateway, json!({ "elicitation": {} })).await;
+    asked(&client, params("a/inquires")).await;
+    // A server with an open call is not stopped.
+    becomes("the call has ended", || {
+        upstream.pool.statuses()[0].state == ConnectionState::Idle
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_whose_question_a_person_reads_is_not_stopped() {
+    let servers = vec![double("a", &["inquires"]), double("idles", &[])];
+    let set = |config: &mut toolscout::mcp::PoolConfig| {
+        config.limits.idle_stop = Duration::from_millis(300);
+    };
+    let upstream = Upstream::start_with(servers, set).await;
+    let client = without_session(&gateway(&upstream), json!({ "elicitation": {} })).await;
+    let question = asked(&client, params("a/inquires")).await;
+    let state = |server: &str| {
+        let statuses = upstream.pool.statuses();
+        let status = statuses.iter().find(|status| status.server == server);
+        status.expect("a server").state
+    };
+    // Several times as long as a server without a call is kept.
+    for _ in 0..3 {
+        becomes("one is stopped", || state("idles") == ConnectionState::Idle).await;
+        upstream.echo("idles").await;
+    }
+    let said = json_of(call(&client, named(&question)).await);
+    assert_eq!(said[0]["content"]["name"], "Ada", "{said}");
+    becomes("it is stopped", || state("a") == ConnectionState::Idle).await;
+}
+
+#[tokio::test]
+async fn pinned_tools_count_as_loaded_when_a_client_lists_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start(folder.path(), "main", &UsageSettings::default());
+    let upstream = Upstream::start(vec![double("a", &[])]).await;
+    let gateway = Gateway::new(
+        Arc::new(upstream.catalog.clone()),
+        upstream.pool.clone(),
+        Arc::new(Gate::new(Policies::permissive()).with_usage(recorder.clone())),
+        GatewayConfig {
+            pins: vec!["a/echo".into()],
+            ..GatewayConfig::default()
+        },
+    );
+    let client = without_session(&gateway, json!({})).await;
+    let injections = || {
+        recorder.flush();
+        let store = UsageDatabase::open_existing(folder.path());
+        let tools = store.unwrap().unwrap().tools("main", 0).unwrap();
+        tools["a/echo"].injections
+    };
+    let search = CallToolRequestParams::new("tool_search");
+    let search = search.with_arguments(object(json!({ "query": "echo" })));
+    let found = json_of(call(&client, search).await);
+    assert_eq!(found["already_visible"], json!(["a__echo"]), "{found}");
+    assert_eq!(injections(), 0);
+    for _ in 0..2 {
+        client.list_all_tools().await.unwrap();
+        assert_eq!(injections(), 1);
+    }
 }
 
 #[tokio::test]
