@@ -211,6 +211,9 @@ fn create(store: &KeyStore, context: &Context, new: NewKey) -> Result<Outcome> {
         context
             .printer
             .note("requests to the HTTP API now need a key")?;
+        if !made.key.operates() {
+            context.warn("no key may manage this server over HTTP or in the console; `toolscout keys create --scope admin --catalogs '*'` makes one that may");
+        }
     }
     Ok(Outcome::Success)
 }

@@ -53,7 +53,7 @@ export const catalog = {
     await detail.getByText("The server's description").click();
     await detail.getByText(description.slice(0, 60)).first().waitFor();
     await detail.getByRole("heading", { name: "The owner's words" }).waitFor();
-    assert.match(await detail.innerText(), /Also called page the team\s+Pinned to place 1 for requests with wake them up\s+Boosted by the factor 1\.2 of the server slack/u);
+    assert.match(await detail.innerText(), /Also called page the team\s+Pinned to place 1 for requests with wake them up Take back\s+Boosted by the factor 1\.2 of the server slack/u);
     assert.deepEqual((await barriers(page)).serious, []);
     await picture(page, "catalog-owner");
     await close(page);

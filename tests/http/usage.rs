@@ -51,6 +51,8 @@ async fn search(server: &Server, body: Value) {
 #[tokio::test]
 async fn searches_are_recorded_by_tool_place_and_match_and_outlive_a_restart() {
     let server = Server::with_tools(&mail_and_shop()).await;
+    // A person who tries the search out is not a user of the tools.
+    search(&server, json!({ "query": "send an e-mail", "trial": true })).await;
     search(&server, json!({ "query": "send an e-mail", "k": 2 })).await;
     let again = json!({ "query": "send an e-mail", "k": 1, "format": "openai" });
     search(&server, again).await;

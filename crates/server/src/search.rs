@@ -81,6 +81,7 @@ struct RecordedSearch {
     /// The query with the id of its request, if a shadow answers it too.
     compared: Option<(Query, String)>,
     format: Option<Emit>,
+    is_trial: bool,
     /// The newest snapshot, which has all tools.
     served: Arc<Searcher>,
     span: Span,
@@ -99,7 +100,7 @@ impl RecordedSearch {
             profile: None,
         };
         let mut compared = None;
-        if app.usage.is_compared(&place) {
+        if !prepared.is_trial && app.usage.is_compared(&place) {
             compared = Some((prepared.query.clone(), request_id.to_owned()));
         }
         RecordedSearch {
@@ -107,6 +108,7 @@ impl RecordedSearch {
             queries: app.usage.queries(prepared.query.texts()),
             compared,
             format: prepared.output.as_ref().map(|output| output.format),
+            is_trial: prepared.is_trial,
             served: catalog.searcher(),
             span: traces::search_span(),
         }
@@ -114,6 +116,9 @@ impl RecordedSearch {
 
     fn finish(self, app: &App, answer: &SearchAnswer, results: &Results) {
         app.metrics.search(results);
+        if self.is_trial {
+            return;
+        }
         if let Some(query) = self.compared {
             app.usage
                 .compare(compared(self.origin.clone(), query, results));
@@ -216,6 +221,7 @@ fn compared(
 struct PreparedSearch {
     query: Query,
     output: Option<Output>,
+    is_trial: bool,
 }
 
 /// The format of the found tools.
@@ -228,8 +234,13 @@ struct Output {
 impl PreparedSearch {
     fn new(request: SearchRequest) -> ApiResult<Self> {
         let output = Output::new(&request)?;
+        let is_trial = request.trial;
         let query = query_of(request)?;
-        Ok(PreparedSearch { query, output })
+        Ok(PreparedSearch {
+            query,
+            output,
+            is_trial,
+        })
     }
 
     fn run(

@@ -72,6 +72,9 @@ pub struct SearchRequest {
     /// search waits until the server has it, at most five seconds, and is else answered 503 with
     /// `generation_not_reached`.
     pub min_generation: Option<u64>,
+    /// True for a search that a person tries out: it counts in the metrics, and not in the record of use,
+    /// in a shadow or as tokens saved.
+    pub trial: bool,
 }
 
 /// Which tools may be hits. An empty field does not restrict; a tool has to pass every field. Items of other

@@ -46,7 +46,9 @@ async function show() {
     const [open, list] = await Promise.all([known.open(), loadCatalogs()]);
     if (visit !== visits) return;
     if (isUnknown(list, params.get("c"))) return showUnknownCatalog(screen, list, params.get("c"));
-    current = { screen, view: open(main, params, { list, name: chosenCatalog(list, params) }) };
+    const name = chosenCatalog(list, params);
+    document.getElementById("connect").href = address("connect", { c: name });
+    current = { screen, view: open(main, params, { list, name }) };
     showKeyButton();
   } catch (error) {
     if (visit === visits) showFailure(error);
@@ -86,9 +88,11 @@ async function loadCatalogs() {
   return (await call("v1/catalogs")).catalogs;
 }
 
-/** The catalog of the address; else the usual one; else the first. */
+/** The catalog of the address; else the usual one, unless it is empty and another is not; else the first. */
 function chosenCatalog(list, params) {
-  const usual = list.find(({ name }) => name === "default") ?? list[0];
+  const isUsual = ({ name }) => name === "default";
+  const filled = list.filter(({ tools }) => tools > 0);
+  const usual = filled.find(isUsual) ?? filled[0] ?? list.find(isUsual) ?? list[0];
   return params.get("c") ?? usual?.name ?? "default";
 }
 

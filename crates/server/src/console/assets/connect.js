@@ -7,7 +7,7 @@ import { address, note } from "./place.js";
 /** Stands for a key, which an address or a snippet never holds. */
 const KEY = "YOUR_KEY";
 
-const MODEL_KEY = "The SDK sends a key of this server with the scope llm in the place of the provider's.";
+const MODEL_KEY = `In the place of ${KEY} comes a key of this server with the scope llm.`;
 
 const json = (value) => JSON.stringify(value, null, 2);
 
@@ -21,17 +21,17 @@ const PROGRAMS = {
   vscode: { title: "VS Code", kind: "mcp", file: ".vscode/mcp.json", text: (given) => json({ servers: { toolscout: { type: "http", url: `${given.url}/mcp`, ...headers(given) } } }) },
   codex: { title: "Codex", kind: "mcp", file: "~/.codex/config.toml", text: ({ url, hasKeys }) => `[mcp_servers.toolscout]\nurl = "${url}/mcp"${hasKeys ? '\nbearer_token_env_var = "TOOLSCOUT_KEY"' : ""}`, keyHint: "The environment variable TOOLSCOUT_KEY holds a key of this server." },
   mcp: { title: "Another MCP client", kind: "mcp", file: "its settings", text: (given) => json({ mcpServers: { toolscout: { type: "http", url: `${given.url}/mcp`, ...headers(given) } } }) },
-  openai: { title: "OpenAI SDK", kind: "dropin", file: "in your program (Python)", text: ({ url }) => `client = OpenAI(base_url="${url}/v1")`, keyHint: MODEL_KEY },
-  anthropic: { title: "Anthropic SDK", kind: "dropin", file: "in your program (Python)", text: ({ url }) => `client = Anthropic(base_url="${url}")`, keyHint: MODEL_KEY },
+  openai: { title: "OpenAI SDK", kind: "dropin", file: "in your program (Python)", text: ({ url, hasKeys }) => `client = OpenAI(base_url="${url}/v1"${hasKeys ? `, api_key="${KEY}"` : ""})`, keyHint: MODEL_KEY },
+  anthropic: { title: "Anthropic SDK", kind: "dropin", file: "in your program (Python)", text: ({ url, hasKeys }) => `client = Anthropic(base_url="${url}"${hasKeys ? `, api_key="${KEY}"` : ""})`, keyHint: MODEL_KEY },
   curl: { title: "curl", kind: "api", file: "in a terminal", text: ({ url, hasKeys, catalog }) => `curl${hasKeys ? ` -H "Authorization: Bearer ${KEY}"` : ""} "${url}/v1/catalogs/${encodeURIComponent(catalog)}/search?q=send+mail"` },
-  python: { title: "Python", kind: "api", file: "pip install toolscout", text: ({ url, hasKeys, catalog }) => `import toolscout\n\nwith toolscout.Client(${json(url)}, catalog=${json(catalog)}${hasKeys ? `, key="${KEY}"` : ""}) as client:\n    answer = client.search("send mail", limit=5, format="openai")` },
-  typescript: { title: "TypeScript", kind: "api", file: "npm install toolscout", text: ({ url, hasKeys, catalog }) => `import { Client } from "toolscout";\n\nconst client = new Client(${json(url)}, { catalog: ${json(catalog)}${hasKeys ? `, key: "${KEY}"` : ""} });\nconst answer = await client.search("send mail", { limit: 5, format: "openai" });` },
+  python: { title: "Python", kind: "api", file: "the Python client", text: ({ url, hasKeys, catalog }) => `import toolscout\n\nwith toolscout.Client(${json(url)}, catalog=${json(catalog)}${hasKeys ? `, key="${KEY}"` : ""}) as client:\n    answer = client.search("send mail", limit=5, format="openai")` },
+  typescript: { title: "TypeScript", kind: "api", file: "the TypeScript client", text: ({ url, hasKeys, catalog }) => `import { Client } from "toolscout";\n\nconst client = new Client(${json(url)}, { catalog: ${json(catalog)}${hasKeys ? `, key: "${KEY}"` : ""} });\nconst answer = await client.search("send mail", { limit: 5, format: "openai" });` },
 };
 
 const headers = ({ hasKeys }) => (hasKeys ? { headers: { Authorization: `Bearer ${KEY}` } } : {});
 
 const KINDS = {
-  mcp: ["An MCP client", "Its model sees a few tools of this server, searches the default catalog with tool_search, and calls what it finds through the gate."],
+  mcp: ["An MCP client", "Its model sees a few tools of this server, searches the catalog that the server was started with by tool_search, and calls what it finds through the gate."],
   dropin: ["A program that talks to a model", "It keeps its own tools. This server searches them for each request and passes on only those that fit. It needs a provider: toolscout serve --llm URL."],
   api: ["A program of your own", "It asks for the tools that fit a request and gives them to its model."],
 };

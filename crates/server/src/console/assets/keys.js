@@ -27,7 +27,8 @@ export function keys(root, _params, catalogs) {
 
 class KeysView {
   constructor(root, catalogs) {
-    Object.assign(this, { root, catalogs: catalogs.map(({ name }) => name), aborter: new AbortController() });
+    const filled = catalogs.filter(({ tools }) => tools > 0);
+    Object.assign(this, { root, usual: (filled.find(({ name }) => name === "default") ?? filled[0] ?? catalogs[0])?.name, catalogs: catalogs.map(({ name }) => name), aborter: new AbortController() });
   }
 
   stop() {
@@ -108,8 +109,7 @@ class KeysView {
       ];
     }
     const scopes = Object.entries(SCOPES).map(([scope, means]) => choice("checkbox", "scope", scope, [h("b", {}, scope), `: ${means}`], scope === "search"));
-    const usual = this.catalogs.includes("default") ? "default" : this.catalogs[0];
-    const listed = this.catalogs.slice(0, MOST_LISTED).map((name) => choice("checkbox", "catalog", name, foreign(name), name === usual));
+    const listed = this.catalogs.slice(0, MOST_LISTED).map((name) => choice("checkbox", "catalog", name, foreign(name), name === this.usual));
     return [
       nameField(),
       h("fieldset", {}, h("legend", {}, "It may"), scopes),

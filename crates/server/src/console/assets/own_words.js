@@ -63,11 +63,15 @@ const area = (label, name, input, hint) => h("div", { class: "field" }, h("label
 
 const namesIn = (text) => text.split("\n").map((name) => name.trim()).filter(Boolean);
 
+/** Removes a pin, by its name. */
+export const removePin = (name, catalog) => attempt(() => patchWords(catalog, { pins: { [name]: null } }));
+
 /** What the owner may change about a hit: what it does, and how. */
 const CHANGES = {
   first: { does: "Put it first for this request", done: "is first for this request", patch: ({ pin }) => ({ pins: pin({ place: 1 }) }), undo: ({ pin }) => ({ pins: pin(null) }) },
   hide: { does: "Hide it for this request", done: "is hidden for this request", patch: ({ pin }) => ({ pins: pin({ hide: true }) }), undo: ({ pin }) => ({ pins: pin(null) }) },
   name: { does: "Give it another name, which a request may use", done: "has another name", patch: ({ id, names, name }) => ({ aliases: { [id]: [...names, name] } }), undo: ({ id, names }) => ({ aliases: { [id]: names.length > 0 ? names : null } }) },
+  unpin: { does: "Take back what was pinned or hidden for this request", done: "is found as without a pin", patch: ({ unpin }) => ({ pins: unpin }), undo: ({ pin }) => ({ pins: pin(null) }) },
   off: { does: "Switch it off: no search finds it", done: "is switched off", patch: ({ id }) => ({ boosts: { tools: { [id]: 0 } } }), undo: ({ id, factor }) => ({ boosts: { tools: { [id]: factor ?? null } } }) },
 };
 
@@ -77,7 +81,8 @@ const CHANGES = {
  * @returns {Promise<?{said: string, undo: () => Promise<boolean>}>} what was done, and how to undo it
  */
 export async function changeHit(hit, asked, catalog) {
-  const choices = Object.entries(CHANGES).map(([name, { does }], index) => h("label", { class: "check" }, h("input", { type: "radio", name: "change", value: name, checked: index === 0 }), h("span", {}, does)));
+  const isPinned = hit.explain?.owner_words?.some(({ kind }) => kind === "pin") ?? false;
+  const choices = Object.entries(CHANGES).filter(([name]) => name !== "unpin" || isPinned).map(([name, { does }], index) => h("label", { class: "check" }, h("input", { type: "radio", name: "change", value: name, checked: index === 0 }), h("span", {}, does)));
   const content = [
     h("p", { class: "muted" }, "The request is ", h("q", {}, foreign(oneLine(asked, 120))), ". The words of the catalog's owner are changed, for every user of the catalog."),
     choices, field("The other name", "name", { value: asked, maxlength: MOST_NAME_CHARACTERS }),
@@ -106,7 +111,7 @@ async function stateOf({ id }, asked, name, catalog) {
   // A merge patch keeps what it does not name.
   const whole = (pin) => ({ query: asked, tool: id, place: null, hide: null, ...pin });
   const pin = (how) => ({ [key]: how || known ? whole(how ?? known[1]) : null });
-  return { id, name, pin, names: ownOf(words.aliases, id) ?? [], factor: ownOf(words.boosts?.tools, id) };
+  return { id, name, pin, unpin: { [key]: null }, names: ownOf(words.aliases, id) ?? [], factor: ownOf(words.boosts?.tools, id) };
 }
 
 async function attempt(action) {

@@ -2,7 +2,7 @@
 
 import { call, ofCatalog } from "./api.js";
 import { announce, h, replace } from "./dom.js";
-import { editWords, ownOf } from "./own_words.js";
+import { editWords, ownOf, removePin } from "./own_words.js";
 import { foreign, long, oneLine } from "./text.js";
 
 const MOST_ENTRIES = 20;
@@ -27,13 +27,18 @@ export async function showOwnerWords(described, box, tool, catalog, signal) {
     replace(described, h("p", { class: "muted" }, "Models read the owner's description:"), long(own),
       h("details", {}, h("summary", {}, "The server's description"), serverDescription(tool)));
   } else replace(described, serverDescription(tool));
-  const edit = h("button", { type: "button", class: "quiet", onclick: async () => {
-    if (!(await editWords(tool, words, catalog))) return;
+  const saved = async () => {
     announce("Saved");
     await showOwnerWords(described, box, tool, catalog, signal);
-    box.querySelector("button").focus();
+    box.querySelector(".actions button").focus();
+  };
+  const edit = h("button", { type: "button", class: "quiet", onclick: async () => {
+    if (await editWords(tool, words, catalog)) saved();
   } }, "Change");
-  const entries = entriesOf(words, tool);
+  const unpin = async (name) => {
+    if (await removePin(name, catalog)) saved();
+  };
+  const entries = entriesOf(words, tool, unpin);
   const more = entries.length > MOST_ENTRIES && h("li", { class: "muted" }, `and ${entries.length - MOST_ENTRIES} more`);
   const list = entries.length > 0
     ? h("ul", { class: "plain" }, entries.slice(0, MOST_ENTRIES).map((entry) => h("li", {}, entry)), more)
@@ -42,12 +47,13 @@ export async function showOwnerWords(described, box, tool, catalog, signal) {
 }
 
 /** What each entry does to this tool. */
-function entriesOf({ aliases = {}, pins = {}, boosts = {} }, tool) {
+function entriesOf({ aliases = {}, pins = {}, boosts = {} }, tool, unpin) {
   const entries = (ownOf(aliases, tool.id) ?? []).map((alias) => ["Also called ", h("b", {}, foreign(oneLine(alias)))]);
-  for (const pin of Object.values(pins)) {
+  for (const [name, pin] of Object.entries(pins)) {
     if (pin.tool !== tool.id) continue;
     const requests = pin.match === "contains" ? "for requests with " : "for the request ";
-    entries.push([pin.hide ? "Hidden " : `Pinned to place ${pin.place ?? 1} `, requests, h("b", {}, foreign(oneLine(pin.query)))]);
+    entries.push([pin.hide ? "Hidden " : `Pinned to place ${pin.place ?? 1} `, requests, h("b", {}, foreign(oneLine(pin.query))), " ",
+      h("button", { type: "button", class: "link", onclick: () => unpin(name) }, "Take back")]);
   }
   const factors = [
     ["this tool", ownOf(boosts.tools, tool.id)],

@@ -100,7 +100,7 @@ function tryIt(tool, catalog, context) {
  * tool.
  */
 async function showTwins(box, tool, catalog, signal) {
-  const query = { query: tool.name, mode: "lexical", k: 50, fold_duplicates: true };
+  const query = { query: tool.name, mode: "lexical", k: 50, fold_duplicates: true, trial: true };
   const { hits } = await call(ofCatalog(catalog, "/search"), { method: "POST", json: query, signal }).catch(() => ({ hits: [] }));
   if (signal.aborted) return;
   const groups = hits.map((hit) => [hit.id, ...(hit.also_on ?? [])]);
