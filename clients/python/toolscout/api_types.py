@@ -1402,6 +1402,7 @@ class SearchRequest(TypedDict):
     queries: NotRequired[list[str]]
     query: NotRequired[str | None]
     ranker: NotRequired[bool | None]
+    trial: NotRequired[bool]
     whole: NotRequired[bool]
 
 

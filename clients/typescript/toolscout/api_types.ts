@@ -2760,6 +2760,12 @@ export interface components {
              */
             ranker?: boolean | null;
             /**
+             * @description True for a search that a person tries out: it counts in the metrics, and not in the record of use,
+             *     in a shadow or as tokens saved.
+             * @default false
+             */
+            trial?: boolean;
+            /**
              * @description Takes the request as one need, never split into several.
              * @default false
              */
