@@ -116,6 +116,7 @@ fn a_catalog_that_was_pushed_down_before_there_were_kinds_has_tools_alone() {
         "ALTER TABLE toolscout.pushed_catalogs DROP COLUMN others",
         "DROP TABLE toolscout.usage_nodes, toolscout.usage_tools, toolscout.usage_callers, toolscout.usage_shadows, \
          toolscout.usage_missed, toolscout.usage_forgotten, toolscout.usage_gone, toolscout.improvements CASCADE",
+        "ALTER TABLE toolscout.keys DROP COLUMN name, DROP COLUMN last_used_at",
         "DELETE FROM toolscout.migrations WHERE version >= 10",
     ] {
         cluster.postgres.query(sql);
