@@ -149,8 +149,8 @@ enum Wanted {
 pub async fn models(State(app): State<App>, request: Request) -> Response {
     let (mut parts, _) = headers::with_key_in_header(request).into_parts();
     let azure = azure::azure_path(&app, &parts.uri);
-    // Clients of the Anthropic API say which version of it they speak.
-    // The providers list their models at this path, in different formats.
+    // The providers list their models at this path, in different formats. Clients of the Anthropic API say
+    // which version of it they speak.
     let dialect = if headers::speaks_gemini(&parts.headers) {
         Dialect::Gemini
     } else if parts.headers.contains_key("anthropic-version") {

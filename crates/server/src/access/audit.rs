@@ -311,7 +311,6 @@ impl AuditLogs {
         }
     }
 
-    /// Starts a verification on a thread of its own, unless one is running.
     /// A page of the logs of all servers, or of the log of this one.
     async fn page(
         &self,
