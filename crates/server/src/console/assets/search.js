@@ -163,7 +163,8 @@ class SearchScreen {
   /** What is searched for; nothing without a request. */
   request(settings) {
     const query = this.query.trim();
-    return query === "" ? null : { catalog: this.catalog, body: searchBody(query, settings) };
+    // A person who tries searches out is not a user of the tools.
+    return query === "" ? null : { catalog: this.catalog, body: { ...searchBody(query, settings), trial: true } };
   }
 
   /** Searches, and drops what an earlier search may still answer. */

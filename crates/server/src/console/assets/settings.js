@@ -51,7 +51,7 @@ export function writeSettings(settings, prefix = "") {
 
 /** The body of a search. */
 export function searchBody(query, settings) {
-  const body = { query, explain: true, trial: true };
+  const body = { query, explain: true };
   for (const [name, { usual, write }] of Object.entries(SETTINGS)) {
     const value = settings[name];
     if (name === "k" || (value !== "" && value !== usual)) write(body, value);
