@@ -3,7 +3,7 @@
 import { call, ofCatalog } from "./api.js";
 import { ask, field, tell } from "./dialog.js";
 import { h } from "./dom.js";
-import { foreign, oneLine } from "./text.js";
+import { foreign, linesOf, oneLine } from "./text.js";
 
 /** Limits of the API. */
 const MOST_NAMES = 16;
@@ -30,9 +30,9 @@ export async function editWords(tool, words, catalog) {
   };
   // What could not be saved is not lost: the form opens again with it.
   for (let shown = known; ;) {
-    const given = await ask("The owner's words", wordsForm(tool, shown), { accept: "Save" }, (form) => namesIn(form.elements.names.value).length <= MOST_NAMES);
+    const given = await ask("The owner's words", wordsForm(tool, shown), { accept: "Save" }, (form) => linesOf(form.elements.names.value).length <= MOST_NAMES);
     if (!given) return false;
-    shown = { description: given.get("description").trim(), names: namesIn(given.get("names")).join("\n"), factor: given.get("factor") };
+    shown = { description: given.get("description").trim(), names: linesOf(given.get("names")).join("\n"), factor: given.get("factor") };
     const patch = changesOf(tool.id, known, shown);
     if (await attempt(() => patchWords(catalog, patch))) return true;
   }
@@ -42,7 +42,7 @@ export async function editWords(tool, words, catalog) {
 function changesOf(id, known, { description, names, factor }) {
   return {
     ...(description !== known.description && { descriptions: { [id]: description || null } }),
-    ...(names !== known.names && { aliases: { [id]: names ? namesIn(names) : null } }),
+    ...(names !== known.names && { aliases: { [id]: names ? linesOf(names) : null } }),
     ...(factor !== known.factor && { boosts: { tools: { [id]: factor === "" ? null : Number(factor) } } }),
   };
 }
@@ -60,8 +60,6 @@ function wordsForm(tool, { description, names, factor }) {
 }
 
 const area = (label, name, input, hint) => h("div", { class: "field" }, h("label", { for: `field-${name}` }, label), input, h("small", { id: `field-${name}-hint`, class: "muted" }, hint));
-
-const namesIn = (text) => text.split("\n").map((name) => name.trim()).filter(Boolean);
 
 /** Removes a pin, by its name. */
 export const removePin = (name, catalog) => attempt(() => patchWords(catalog, { pins: { [name]: null } }));

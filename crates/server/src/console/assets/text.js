@@ -38,6 +38,9 @@ export function bytes(number) {
   return `${step === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${units[step]}`;
 }
 
+/** The lines of a text that have something in them. */
+export const linesOf = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
+
 /** A text of others in one direction of its own, with its unseen characters made visible. */
 export function foreign(text, terms = [], properties = {}) {
   return h("bdi", properties, terms.length > 0 ? marked(text, terms) : visible(text));

@@ -4,7 +4,7 @@ import { call, isAbort, ofCatalog, pause } from "./api.js";
 import { ask, tell } from "./dialog.js";
 import { announce, h, replace } from "./dom.js";
 import { address } from "./place.js";
-import { count, counted, foreign, oneLine } from "./text.js";
+import { count, counted, foreign, linesOf, oneLine } from "./text.js";
 
 const MOST_TEXTS = 8;
 const MOST_CHARACTERS = 200;
@@ -67,8 +67,6 @@ async function editTexts(before, tool, catalog, again) {
   });
   await again();
 }
-
-const linesOf = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
 
 async function forgetTexts(tool, catalog, again) {
   const content = h("p", {}, foreign(oneLine(tool.id)), " will be found by its definition alone.");
