@@ -8,6 +8,7 @@ and looks at it anew whenever `list` is asked.
 """
 
 import hashlib
+import itertools
 import json
 import os
 import queue
@@ -22,6 +23,7 @@ BEHAVIOURS = set(sys.argv[1:])
 WRITING = threading.Lock()
 CANCELLED = {}
 ANSWERS = {}
+QUESTIONS = itertools.count(1)
 LISTS = 0
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 LEVEL = ["info"]
@@ -287,9 +289,11 @@ TASK |= {"createdAt": "2026-11-01T00:00:00Z", "lastUpdatedAt": "2026-11-01T00:00
 
 def ask(method, params):
     """Asks the client, and returns its answer."""
-    ANSWERS[method] = queue.Queue()
-    send({"jsonrpc": "2.0", "id": method, "method": method, "params": params})
-    return ANSWERS[method].get(timeout=30)
+    # Calls may ask at the same time, and one that has ended may still get an answer.
+    question = f"question {next(QUESTIONS)}"
+    ANSWERS[question] = queue.Queue()
+    send({"jsonrpc": "2.0", "id": question, "method": method, "params": params})
+    return ANSWERS[question].get(timeout=30)
 
 
 def announce_changes():
