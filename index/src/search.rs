@@ -24,10 +24,12 @@ mod request;
 mod rerank;
 mod row;
 mod rows;
+mod scores;
 mod scoring;
 mod spelling;
 mod tool_rows;
 mod translation;
+mod under_way;
 mod unmatched;
 pub(crate) mod words;
 
@@ -68,9 +70,10 @@ use request::{QueryVectors, RequestTexts};
 pub use rerank::RankerSample;
 pub(crate) use row::Row;
 pub(crate) use rows::Rows;
-use scoring::RequestScores;
+use scores::RequestScores;
 pub(crate) use tool_rows::ToolRows;
 pub(crate) use translation::Translator;
+use under_way::Search;
 pub(crate) use words::Words;
 
 /// One state of a catalog; answers queries from any number of threads and never changes.
@@ -146,23 +149,6 @@ pub(crate) enum OwnRanker {
 /// second.
 const MAX_PREPARED: usize = 1 << 15;
 
-/// A search under way.
-struct Search<'a> {
-    searcher: &'a Searcher,
-    query: &'a Query,
-    parameters: SearchParameters,
-    /// The mode that answers: the one asked for, or the one that is possible.
-    mode: Mode,
-    /// How much of the pipeline the time budget allows, and which parts that leaves.
-    variant: Variant,
-    parts: Parts,
-    /// True by position for tools that pass the filter; `None` without a filter.
-    allowed: Option<Cow<'a, [bool]>>,
-    /// True by position for tools that the owner has switched off; `None` without any. Not a part of the
-    /// filter, with which a search would have to scan where it has a graph.
-    off: Option<&'a [bool]>,
-}
-
 /// The texts of a query, ready to be scored.
 struct Prepared {
     requests: Vec<RequestTexts>,
@@ -210,14 +196,14 @@ impl Searcher {
             near,
             mode: search.mode,
             variant: search.variant,
-            embedders: scoring::contributing_embedders(&scores),
+            embedders: scores::contributing_embedders(&scores),
             degraded,
             matched,
             confidence: confidence_of(&scores, no_match.as_ref()),
             no_match,
             unmatched,
             better_hidden,
-            signals: scoring::strongest_signals(&scores),
+            signals: scores::strongest_signals(&scores),
             timings,
             generation: self.generation(),
         })
@@ -900,8 +886,8 @@ fn match_of(
     match no_match {
         Some(_) => Match::None,
         // The filter hides tools that fit better.
-        None if better_hidden > 0 => scoring::match_of_all(all_scores).min(Match::Possible),
-        None => scoring::match_of_all(all_scores),
+        None if better_hidden > 0 => scores::match_of_all(all_scores).min(Match::Possible),
+        None => scores::match_of_all(all_scores),
     }
 }
 
@@ -909,7 +895,7 @@ fn confidence_of(all_scores: &[RequestScores], no_match: Option<&NoMatch>) -> Op
     match no_match.map(|no_match| &no_match.reason) {
         // The scores are those of tools that the filter leaves out.
         Some(NoMatchReason::Filter { .. } | NoMatchReason::Kinds { .. }) => None,
-        _ => scoring::highest_confidence(all_scores),
+        _ => scores::highest_confidence(all_scores),
     }
 }
 

@@ -40,11 +40,6 @@ const AMBIGUOUS_WEIGHT: f32 = 0.3;
 /// a text that has the words of every request would else be found by most.
 const USUAL_LENGTH: f32 = 6.0;
 
-/// Requests with more terms than this are not corrected: in them an unknown word is mostly a name
-/// or a detail and not a typing error, the other words suffice, and each correction costs 50
-/// microseconds.
-pub(super) const MAX_TERMS_TO_CORRECT: usize = 12;
-
 /// An immutable view of the lexical index. Tools are numbered by their position in the snapshot.
 pub struct LexicalSearcher {
     segments: Vec<Segment>,
@@ -221,6 +216,9 @@ impl LexicalSearcher {
 
     /// The snapshot after a change of the index, whose segments these are; `None` when the index
     /// holds a document that the catalog does not.
+    ///
+    /// tantivy keeps documents in segments of its own, in the order of their writing. So segments take the
+    /// place of [`Moves::blocks`]: those that stay get a table of new positions, and others are read.
     pub(super) fn changed(
         &self,
         segments: &[tantivy::Segment],
@@ -372,7 +370,7 @@ impl LexicalSearcher {
     /// similar indexed words.
     pub fn resolve(&self, text_terms: &[Term]) -> QueryTerms {
         let mut resolved = QueryTerms::default();
-        let correct = text_terms.len() <= MAX_TERMS_TO_CORRECT;
+        let correct = text_terms.len() <= fuzzy::MAX_TERMS_TO_CORRECT;
         // A set, since Chinese text of the longest request has thousands of terms.
         let mut known = HashSet::new();
         for term in text_terms {

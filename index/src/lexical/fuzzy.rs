@@ -10,6 +10,11 @@ use tantivy_fst::Automaton;
 
 use crate::text;
 
+/// Requests with more terms than this are not corrected: in them an unknown word is mostly a name
+/// or a detail and not a typing error, the other words suffice, and each correction costs 50
+/// microseconds.
+pub(super) const MAX_TERMS_TO_CORRECT: usize = 12;
+
 /// Shorter words are not corrected: too many words are one edit away.
 const MIN_LETTERS: usize = 4;
 /// From this many letters on two edits are allowed.

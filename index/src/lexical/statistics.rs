@@ -2,8 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::bm25::MAX_TERMS_TO_CORRECT;
-use super::fuzzy::EditAutomaton;
+use super::fuzzy::{EditAutomaton, MAX_TERMS_TO_CORRECT};
 use crate::language::Language;
 use crate::text::{self, Term};
 

@@ -1,7 +1,7 @@
 //! The companions of the first hits, behind them.
 
-use super::hits::Found;
-use super::{RequestScores, RequestTexts, Rows, Search, Searcher};
+use super::scores::{Found, RequestScores};
+use super::{RequestTexts, Rows, Search, Searcher};
 use crate::companions::{self, Companion, Definitions, Interface};
 use crate::hit::{CompanionOf, ToolCompanion};
 use crate::tool::ToolId;

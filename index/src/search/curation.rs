@@ -1,7 +1,7 @@
 //! What the words of the catalog's owner do to the ranking: boosts, pins, hidden tools.
 
-use super::hits::Found;
-use super::{RequestScores, RequestTexts, Search, Searcher};
+use super::scores::{Found, Pinned, RequestScores};
+use super::{RequestTexts, Search, Searcher};
 use crate::hit::{NameMatch, OwnerEffect};
 use crate::owner_words::{Boosts, FACTORS, OFF, PinAction};
 use crate::tool::ToolId;
@@ -14,16 +14,6 @@ pub(crate) struct Boosted {
     largest: f32,
     /// By position, the tools that are switched off; `None` without any.
     off: Option<Vec<bool>>,
-}
-
-/// A tool that was put at a place for a request.
-#[derive(Clone, Debug)]
-pub(super) struct Pinned {
-    pub(super) tool: usize,
-    /// From 1.
-    pub(super) place: usize,
-    /// The query of the pin.
-    query: String,
 }
 
 impl Boosted {

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use super::{RequestScores, Search, ms_since, rerank};
+use super::scores::RequestScores;
+use super::{Search, ms_since, rerank};
 use crate::hit::{Degraded, DegradedCause};
 use crate::query::Effort;
 use crate::ranker::features::CANDIDATES;

@@ -1,7 +1,8 @@
 //! How a hit got its score.
 
 use super::legs::LegScores;
-use super::{RequestScores, RequestTexts, Search};
+use super::scores::RequestScores;
+use super::{RequestTexts, Search};
 use crate::document::{Field, field_head};
 use crate::hit::{EverydayWords, Explain, FuzzyEdit, LegScore, MatchedField, Moved};
 use crate::lexical::Origin;

@@ -3,23 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use super::legs::{LegResult, LegScores};
-use super::{RequestScores, RequestTexts, Search, explain, needs};
+use super::scores::{Found, RequestScores};
+use super::{RequestTexts, Search, explain, needs};
 use crate::embed::Languages;
-use crate::hit::{CompanionOf, Definition as _, Hit, HitTool, NearTool, NoMatch, Signals, ranked};
+use crate::hit::{Definition as _, Hit, HitTool, NearTool, NoMatch, Signals, ranked};
 use crate::language::Language;
 use crate::tool::ToolId;
 use crate::top_k::{TopK, by_rank};
-
-/// A tool found by one or more requests.
-pub(super) struct Found {
-    pub(super) tool: usize,
-    /// Its best score over the requests.
-    pub(super) score: f32,
-    /// The requests that found it, by number; the one with the best score first.
-    pub(super) found_by: Vec<usize>,
-    /// Set for a tool that is here for another hit.
-    pub(super) companion_of: Option<CompanionOf>,
-}
 
 /// The tools that the best are chosen among.
 #[derive(Clone, Copy)]
@@ -276,15 +266,6 @@ impl Search<'_> {
         scored.extend(best.into_values());
     }
 
-    /// A tool and its near-duplicates; empty if it has none or if folding was not asked for.
-    pub(super) fn duplicates(&self, tool: usize) -> &[u32] {
-        if self.parameters.fold_duplicates {
-            self.searcher.duplicates().of(tool as u32)
-        } else {
-            &[]
-        }
-    }
-
     /// False when neither the words nor the embedding of a request is close to any tool, or when
     /// the confidence is too low.
     fn is_match(&self, scores: &RequestScores) -> bool {
@@ -346,23 +327,6 @@ impl Search<'_> {
         false
     }
 
-    /// The rank of a tool among those that pass the filter, from 1.
-    pub(super) fn rank_of(&self, scores: &[f32], tool: usize) -> usize {
-        let score = scores[tool];
-        let mut rank = 1;
-        for (other, &other_score) in scores.iter().enumerate() {
-            // Equal scores are ranked by position, as in the list of hits.
-            let is_ahead = other_score > score || (other_score == score && other < tool);
-            rank += usize::from(is_ahead && self.is_allowed(other));
-        }
-        rank
-    }
-
-    /// False for tools that the filter or a pin leaves out, or that are switched off.
-    pub(super) fn is_shown(&self, scores: &RequestScores, tool: usize) -> bool {
-        self.is_allowed(tool) && !scores.hidden.contains(&tool)
-    }
-
     /// The number of tools that the filter leaves out, and that match a request better by every leg than
     /// any tool that passes.
     pub(super) fn better_hidden(&self, all_scores: &[RequestScores]) -> usize {
@@ -389,21 +353,6 @@ impl Search<'_> {
             }
         }
         hidden.len()
-    }
-
-    /// Whether a person has to decide on a tool.
-    pub(super) fn is_flagged(&self, tool: usize) -> bool {
-        self.searcher.rows[tool].is_flagged()
-    }
-
-    pub(super) fn is_allowed(&self, tool: usize) -> bool {
-        if self.off.is_some_and(|off| off[tool]) {
-            return false;
-        }
-        match &self.allowed {
-            Some(allowed) => allowed[tool],
-            None => true,
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Requests with several needs: which need a tool serves, and a place among the hits for each.
 
-use super::{RequestScores, Search};
+use super::Search;
+use super::scores::RequestScores;
 use crate::query::Fusion;
 
 /// What a need that no earlier hit serves adds to a tool's score. With .1, completeness at 5 rises by

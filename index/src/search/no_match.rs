@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::hits::merged;
-use super::scoring::highest_confidence;
-use super::{RequestScores, Search, Searcher};
+use super::scores::{RequestScores, highest_confidence};
+use super::{Search, Searcher};
 use crate::hit::{NoMatch, NoMatchReason, UnknownName};
 use crate::kind::Kind;
 use crate::query::Filter;

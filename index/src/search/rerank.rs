@@ -4,14 +4,15 @@
 use std::sync::{Arc, OnceLock};
 
 use super::legs::{LegResult, LegScores};
-use super::{DenseLeg, RequestScores, RequestTexts, Search};
+use super::scores::{RankerOutput, RequestScores};
+use super::{DenseLeg, RequestTexts, Search};
 use crate::document::View;
 use crate::embed::Languages;
 use crate::hit::{Match, Reranked};
 use crate::language::Language;
 use crate::query::{Fusion, Mode};
 use crate::ranker::features::{self, Candidates, DenseView, Feature, LegView};
-use crate::ranker::{Ranker, leg_name};
+use crate::ranker::leg_name;
 use crate::text;
 use crate::tool::ToolId;
 
@@ -19,24 +20,6 @@ use crate::tool::ToolId;
 /// for the best. With 1, Chinese requests for English tools in a catalog of both lose .06 of nDCG@10;
 /// with .8, those for Chinese tools lose as much.
 const OWN_LANGUAGE_RANK: f64 = 0.95;
-
-/// The ranker's result for one request.
-pub(super) struct RankerOutput {
-    ranker: Arc<Ranker>,
-    legs: Vec<String>,
-    candidates: Candidates,
-    /// The forest's score of each candidate.
-    forest_scores: Vec<f64>,
-    /// Their weight beside the formula's scores; 0 where the formula decides alone.
-    mix: f32,
-    /// The probability that one of the first five hits is right; `None` where the ranker's model was
-    /// trained with another embedder.
-    pub(super) confidence: Option<f32>,
-    /// What the confidence says about the answer.
-    pub(super) matched: Match,
-    /// One score per tool, without the memory's part; computed for explanations only.
-    by_tool: OnceLock<Vec<f32>>,
-}
 
 /// The ranker's input for one request, as it is trained on.
 #[derive(Clone, Debug)]

@@ -3,14 +3,13 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use super::curation::Pinned;
 use super::legs::{LegResult, LegScan, LegScores};
 use super::request::{QueryVectors, RequestTexts};
-use super::rerank::RankerOutput;
+use super::scores::RequestScores;
 use super::{DenseLeg, Search, Searcher, ms_since};
 use crate::dense::UNKNOWN;
 use crate::fuse;
-use crate::hit::{Match, NameMatch, Signals, Timings};
+use crate::hit::{NameMatch, Signals, Timings};
 use crate::language::Language;
 use crate::lexical::Scored;
 use crate::memory::Memory;
@@ -32,10 +31,6 @@ const FROM_ENGLISH_DENSE_WEIGHT: f32 = 0.75;
 const CJK_DENSE_WEIGHT: f32 = 0.5;
 /// The same for other languages.
 const OTHER_DENSE_WEIGHT: f32 = 0.6;
-/// The hits that the confidence is about: as many as `success at 5` of the measurements counts.
-const FIRST_HITS: usize = 5;
-/// The highest confidence in an answer to a request that says nothing. Chosen by hand.
-const NONSENSE_CONFIDENCE: f32 = 0.05;
 /// What a request that was asked before, word for word, adds to its tool's score; less, the less
 /// similar it is. Above 1, so that the tool called for the very same request comes before the best
 /// match by content; by how much was chosen by hand.
@@ -48,108 +43,6 @@ const LIKELY_BY_LEG: usize = 64;
 /// The worst tools of each leg by rough scores, which are scored again exactly too: all scores are
 /// scaled from that of the worst. How many was chosen by hand.
 const LEAST_SIMILAR: usize = 32;
-
-/// Everything known about one request before its hits are chosen.
-#[derive(Default)]
-pub(super) struct RequestScores {
-    pub(super) language: Language,
-    pub(super) is_nonsense: bool,
-    pub(super) has_no_content: bool,
-    pub(super) lexical: LegScores,
-    /// The dense legs that scored the request.
-    pub(super) dense: Vec<LegResult>,
-    /// The tools whose names were asked for.
-    pub(super) named: HashMap<u32, NameMatch>,
-    /// The BM25 score of a full match of each of the whole request's terms.
-    pub(super) gains: Vec<f32>,
-    /// The BM25 score of a full match of all of them.
-    pub(super) limit: f32,
-    /// One score per tool by the formula, without the name tier.
-    pub(super) fused: Vec<f32>,
-    pub(super) signals: Signals,
-    /// The ranker's output, where it took part.
-    pub(super) ranker_output: Option<RankerOutput>,
-    /// One score per tool with the ranker's and the memory's part, without the name tier; `None`
-    /// where neither took part.
-    pub(super) reranked: Option<Vec<f32>>,
-    /// The memory's weight by position, 0 to 1, for tools that remembered requests led to.
-    pub(super) memory_scores: HashMap<usize, f32>,
-    /// One score per tool with the owner's boosts besides; `None` without any.
-    pub(super) boosted: Option<Vec<f32>>,
-    /// The tools that the owner's pins put at a place, of those that pass the filter.
-    pub(super) pinned: Vec<Pinned>,
-    /// The tools that they hide.
-    pub(super) hidden: Vec<usize>,
-}
-
-impl RequestScores {
-    /// One score per tool, without the name tier.
-    pub(super) fn by_tool(&self) -> &[f32] {
-        self.boosted.as_deref().unwrap_or(self.before_boosts())
-    }
-
-    /// One score per tool, without the owner's boosts and the name tier.
-    pub(super) fn before_boosts(&self) -> &[f32] {
-        self.reranked.as_deref().unwrap_or(&self.fused)
-    }
-
-    /// The probability that one of the first five hits is right; 1 for a tool that was asked for by
-    /// name, or that the owner's pins put among them.
-    pub(super) fn confidence(&self) -> Option<f32> {
-        if self.is_certain() {
-            return Some(1.0);
-        }
-        let confidence = self.ranker_output.as_ref()?.confidence?;
-        Some(if self.is_nonsense || self.has_no_content {
-            // The forest has learned from requests that somebody meant.
-            confidence.min(NONSENSE_CONFIDENCE)
-        } else {
-            confidence
-        })
-    }
-
-    /// How well the best tools serve the request.
-    pub(super) fn matched(&self) -> Match {
-        if self.is_certain() {
-            return Match::Good;
-        }
-        let by_content = match &self.ranker_output {
-            _ if self.is_nonsense || self.has_no_content => Match::None,
-            Some(output) => output.matched,
-            None => Match::Possible,
-        };
-        // A tool that was called after a similar request is not far from this one.
-        if self.memory_scores.is_empty() {
-            by_content
-        } else {
-            by_content.max(Match::Possible)
-        }
-    }
-
-    /// True if the request names a tool, or if the owner's pins put one among the first hits.
-    fn is_certain(&self) -> bool {
-        self.pinned.iter().any(|pinned| pinned.place <= FIRST_HITS)
-            || self.named.values().any(|name| *name >= NameMatch::Alias)
-    }
-
-    /// Number of the clauses it was split into; 0 where it was taken whole.
-    pub(super) fn clauses(&self) -> usize {
-        self.lexical.by_text.len().saturating_sub(1)
-    }
-
-    /// What a tool's score gains for being asked for by name.
-    pub(super) fn name_bonus(&self, tool: usize) -> f32 {
-        match self.named.get(&(tool as u32)) {
-            None => 0.0,
-            // Scores by content end at 1, so steps of 1 keep the kinds of matches apart. An alias and the
-            // end of a name are kept apart as far as scores by content differ by less than a half.
-            Some(NameMatch::Suffix) => 1.0,
-            Some(NameMatch::Alias) => 1.5,
-            Some(NameMatch::Exact) => 2.0,
-            Some(NameMatch::Verbatim) => 3.0,
-        }
-    }
-}
 
 impl Searcher {
     /// The tools that a request names, by their own names or by aliases, each with its best kind of
@@ -547,50 +440,4 @@ fn signals(limit: f32, lexical: &LegScores, dense: &[LegResult]) -> Signals {
     };
     let cosine = dense.iter().map(LegResult::best_scored).reduce(f32::max);
     Signals { coverage, cosine }
-}
-
-/// How well an answer to several requests serves them: good if it serves each of them well, none if it
-/// serves none.
-pub(super) fn match_of_all(all: &[RequestScores]) -> Match {
-    let matches: Vec<Match> = all.iter().map(RequestScores::matched).collect();
-    let best = matches.iter().copied().max().unwrap_or(Match::None);
-    if matches.iter().all(|matched| *matched == best) {
-        best
-    } else {
-        best.min(Match::Possible)
-    }
-}
-
-/// The highest confidence of any request.
-pub(super) fn highest_confidence(all: &[RequestScores]) -> Option<f32> {
-    all.iter()
-        .filter_map(RequestScores::confidence)
-        .reduce(f32::max)
-}
-
-/// The strongest signals of any request.
-pub(super) fn strongest_signals(all: &[RequestScores]) -> Signals {
-    let mut strongest = Signals::default();
-    for scores in all {
-        let Signals { coverage, cosine } = scores.signals;
-        strongest.coverage = strongest.coverage.max(coverage);
-        strongest.cosine = match (strongest.cosine, cosine) {
-            (Some(one), Some(other)) => Some(one.max(other)),
-            (one, other) => one.or(other),
-        };
-    }
-    strongest
-}
-
-/// The ids of the embedders that scored any request, sorted.
-pub(super) fn contributing_embedders(all: &[RequestScores]) -> Vec<String> {
-    let mut ids = Vec::new();
-    for scores in all {
-        for result in &scores.dense {
-            ids.push(result.id.clone());
-        }
-    }
-    ids.sort_unstable();
-    ids.dedup();
-    ids
 }
