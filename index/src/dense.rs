@@ -23,7 +23,7 @@ pub use graph::{Graph, GraphShape};
 pub use vector_file::{RowsByText, VectorFile};
 
 use crate::error::{Error, Result};
-use crate::moves::{Moves, Piece, Step};
+use crate::moves::{Moves, Step};
 use crate::quantization::scale_of;
 use part::{PART_TOOLS, Part};
 use scan::Precision;
@@ -93,42 +93,37 @@ impl Vectors {
     pub fn moved(&self, moves: &Moves, added: &Vectors) -> Self {
         let mut vectors = Vectors::with_leading(self.dimensions, self.leading);
         vectors.views = self.views.max(added.views);
-        let widths = (self.leading, self.dimensions - self.leading);
-        for piece in moves.pieces(&self.tool_starts, PART_TOOLS) {
-            let steps = match piece {
-                Piece::Shared(part) => {
-                    vectors.add_part(Arc::clone(&self.parts[part]));
-                    continue;
-                }
-                Piece::Made(steps) => steps,
-            };
+        let parts = moves.blocks(&self.parts, &self.tool_starts, PART_TOOLS, |steps| {
             let mut made = Part::default();
             for step in steps {
                 match step {
-                    Step::Kept(mut tools) => {
-                        while !tools.is_empty() {
-                            let number = self.part_of_tool(tools.start);
-                            let first = self.tool_starts[number];
-                            let end = tools.end.min(self.tool_starts[number + 1]);
-                            let part = &self.parts[number];
-                            if made.tools() == 0 {
-                                made.reserve_for(part);
-                            }
-                            made.push_tools(part, tools.start - first..end - first, widths);
-                            tools.start = end;
-                        }
-                    }
-                    Step::Added(tool) => {
-                        let number = added.part_of_tool(tool);
-                        let tool = tool - added.tool_starts[number];
-                        made.push_tools(&added.parts[number], tool..tool + 1, widths);
-                    }
+                    Step::Kept(tools) => self.push_tools_onto(&mut made, tools.clone()),
+                    Step::Added(tool) => added.push_tools_onto(&mut made, *tool..tool + 1),
                 }
             }
-            vectors.add_part(Arc::new(made));
+            Arc::new(made)
+        });
+        for part in parts {
+            vectors.add_part(part);
         }
         vectors.settle_written();
         vectors
+    }
+
+    /// Adds the rows of these tools, which may lie in several parts, to a part.
+    fn push_tools_onto(&self, made: &mut Part, mut tools: Range<usize>) {
+        let widths = (self.leading, self.dimensions - self.leading);
+        while !tools.is_empty() {
+            let number = self.part_of_tool(tools.start);
+            let first = self.tool_starts[number];
+            let end = tools.end.min(self.tool_starts[number + 1]);
+            let part = &self.parts[number];
+            if made.tools() == 0 {
+                made.reserve_for(part);
+            }
+            made.push_tools(part, tools.start - first..end - first, widths);
+            tools.start = end;
+        }
     }
 
     /// Tools with these rows, whose ends are given.

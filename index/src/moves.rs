@@ -2,9 +2,13 @@
 //! and where new ones are.
 //!
 //! A commit changes a few tools of many. What is kept for every tool lies in blocks that snapshots
-//! share; a commit makes anew the blocks that it changes.
+//! share; a commit makes anew the blocks that it changes ([`Moves::blocks`]: rows and vectors). Short
+//! lists of numbers are copied whole ([`Moves::applied`]). What knows tools by their positions and is
+//! in another order gets a table of them ([`Moves::new_positions`]: names, and the documents of the
+//! lexical index, whose order is tantivy's).
 
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The position of a tool that is gone.
 pub const GONE: u32 = u32::MAX;
@@ -31,7 +35,7 @@ pub enum Step {
 
 /// What a list in blocks is made of.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Piece {
+enum Piece {
     /// The former block of this number.
     Shared(usize),
     /// A new block of these items.
@@ -138,9 +142,39 @@ impl Moves {
         positions
     }
 
-    /// The blocks of the new list. `starts` are the first positions of the former blocks, and the
-    /// end. New blocks have about `size` items, and at most twice as many.
-    pub fn pieces(&self, starts: &[usize], size: usize) -> Vec<Piece> {
+    /// The former position of each item of the new list; `None` for a new item.
+    pub fn former_positions(&self) -> Vec<Option<usize>> {
+        let mut positions = Vec::with_capacity(self.after);
+        for step in &self.steps {
+            match step {
+                Step::Kept(range) => positions.extend(range.clone().map(Some)),
+                Step::Added(_) => positions.push(None),
+            }
+        }
+        positions
+    }
+
+    /// The blocks of the new list: former ones, shared, and those that `make` makes of their steps.
+    /// `starts` are the first positions of the former blocks, and the end. New blocks have about
+    /// `size` items, and at most twice as many.
+    pub fn blocks<B: ?Sized>(
+        &self,
+        former: &[Arc<B>],
+        starts: &[usize],
+        size: usize,
+        make: impl Fn(&[Step]) -> Arc<B>,
+    ) -> Vec<Arc<B>> {
+        let mut blocks = Vec::with_capacity(former.len() + 1);
+        for piece in self.pieces(starts, size) {
+            blocks.push(match piece {
+                Piece::Shared(block) => Arc::clone(&former[block]),
+                Piece::Made(steps) => make(&steps),
+            });
+        }
+        blocks
+    }
+
+    fn pieces(&self, starts: &[usize], size: usize) -> Vec<Piece> {
         let mut pieces = Pieces {
             starts,
             done: Vec::with_capacity(starts.len()),
@@ -284,29 +318,28 @@ mod tests {
     use super::*;
 
     /// A list in blocks, changed as a snapshot's are.
-    fn changed(blocks: &[Vec<u32>], moves: &Moves, added: &[u32], size: usize) -> Vec<Vec<u32>> {
-        let former = blocks.concat();
+    fn changed(blocks: &[Block], moves: &Moves, added: &[u32], size: usize) -> Vec<Block> {
+        let former = concat(blocks);
         let mut starts = vec![0];
         for block in blocks {
             starts.push(starts[starts.len() - 1] + block.len());
         }
-        let mut made = Vec::new();
-        for piece in moves.pieces(&starts, size) {
-            made.push(match piece {
-                Piece::Shared(block) => blocks[block].clone(),
-                Piece::Made(steps) => {
-                    let mut items = Vec::new();
-                    for step in steps {
-                        match step {
-                            Step::Kept(range) => items.extend_from_slice(&former[range]),
-                            Step::Added(number) => items.push(added[number]),
-                        }
-                    }
-                    items
+        moves.blocks(blocks, &starts, size, |steps| {
+            let mut items = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Kept(range) => items.extend_from_slice(&former[range.clone()]),
+                    Step::Added(number) => items.push(added[*number]),
                 }
-            });
-        }
-        made
+            }
+            items.into()
+        })
+    }
+
+    type Block = Arc<[u32]>;
+
+    fn concat(blocks: &[Block]) -> Vec<u32> {
+        blocks.iter().flat_map(|block| block.to_vec()).collect()
     }
 
     #[test]
@@ -322,7 +355,7 @@ mod tests {
             };
             blocks = changed(&blocks, &Moves::new(at, &[edit]), &[item], size);
         }
-        assert!(blocks.concat().into_iter().eq(0..count));
+        assert!(concat(&blocks).into_iter().eq(0..count));
         assert!(blocks.len() <= count as usize / 2, "{}", blocks.len());
     }
 
@@ -332,7 +365,7 @@ mod tests {
             rounds in vec(vec((0usize..40, 0u8..3), 0..30), 1..12),
         ) {
             let size = 4;
-            let (mut list, mut blocks): (Vec<u32>, Vec<Vec<u32>>) = (Vec::new(), Vec::new());
+            let (mut list, mut blocks): (Vec<u32>, Vec<Block>) = (Vec::new(), Vec::new());
             let mut next = 0;
             for mut round in rounds {
                 round.sort_unstable();
@@ -370,13 +403,19 @@ mod tests {
                 for (number, position) in moves.added_positions().into_iter().enumerate() {
                     prop_assert_eq!(expected[position], added[number]);
                 }
+                for (position, former) in moves.former_positions().into_iter().enumerate() {
+                    match former {
+                        Some(former) => prop_assert_eq!(expected[position], list[former]),
+                        None => prop_assert!(added.contains(&expected[position])),
+                    }
+                }
                 if moves.keeps_positions() {
                     prop_assert_eq!(list.len(), expected.len());
                 }
                 blocks = changed(&blocks, &moves, &added, size);
-                prop_assert_eq!(&blocks.concat(), &expected);
+                prop_assert_eq!(&concat(&blocks), &expected);
                 prop_assert!(blocks.iter().all(|block| (1..=2 * size).contains(&block.len())));
-                let is_short = |block: &Vec<u32>| block.len() < size / 2;
+                let is_short = |block: &Block| block.len() < size / 2;
                 let has_crumbs = blocks.windows(2).any(|two| two.iter().all(is_short));
                 prop_assert!(!has_crumbs, "{:?}", blocks);
                 list = expected;

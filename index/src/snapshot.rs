@@ -2,6 +2,7 @@
 //! of the previous snapshot. After a commit of a few tools, [`changed`] makes it of the previous one
 //! and of these tools alone.
 
+mod change;
 mod changed;
 mod legs;
 
@@ -14,7 +15,7 @@ use crate::companions::Companions;
 use crate::cost::CostModel;
 use crate::dense::TextHash;
 use crate::document::{self, View};
-use crate::duplicates::{Duplicates, Fingerprint};
+use crate::duplicates::Duplicates;
 use crate::embed::Embedder;
 use crate::error::{Error, Result};
 use crate::exact_names::Names;
@@ -30,7 +31,7 @@ use crate::tools_db::{
     EnrichmentSum, Followed, StoredTool, ToolsDb, Version, text_hash, tool_file,
 };
 
-pub(crate) use changed::Change;
+pub(crate) use change::Change;
 use legs::{
     Known, VectorFiles, is_for_other_languages, is_large, leg, previous_leg, vector_file,
     vector_files, vectors_left_in_file,
@@ -151,13 +152,20 @@ impl Loaded {
         } = rows;
         let rows = Rows::from(rows);
         let languages = Arc::new(ToolLanguages::of(&rows));
-        let names = names(&rows, previous);
-        let duplicates = duplicates(&rows, previous);
-        let positions = match previous {
-            Some(previous) => previous_positions(&rows, &previous.rows),
-            None => Vec::new(),
+        let change = previous.map(|previous| (previous, Change::between(&previous.rows, &rows)));
+        let names = match &change {
+            Some((previous, change)) => change.names(previous),
+            None => {
+                let ids: Vec<&ToolId> = rows.iter().map(|row| &row.stored.id).collect();
+                Arc::new(Names::new(&ids))
+            }
         };
-        let companions = companions(&positions, previous);
+        let (mut duplicates, mut companions, mut positions) = Default::default();
+        if let Some((previous, change)) = &change {
+            duplicates = change.duplicates(previous);
+            companions = change.companions(previous);
+            positions = change.moves.former_positions();
+        }
         let mut legs = Vec::with_capacity(options.embedders.len());
         for (number, (embedder, mut file)) in options.embedders.iter().zip(files).enumerate() {
             let previous = previous_leg(previous, number, embedder.as_ref());
@@ -189,6 +197,7 @@ impl Loaded {
             row_bytes: rows.iter().map(|row| bytes_of(row)).sum(),
             tool_rows: Arc::new(ToolRows::of(&rows)),
             rows,
+            // The lexical index may have changed besides, so it is read as a whole too.
             change: None,
             unsaved_tools,
             is_verified,
@@ -578,63 +587,4 @@ fn tools(store: &ToolsDb, dir: &Path) -> Result<Present<StoredTool>> {
         unsaved: unsaved + saved.len(),
         is_verified: false,
     })
-}
-
-/// The names of these rows; reused from the previous snapshot if the ids are the same.
-fn names(rows: &Rows, previous: Option<&Searcher>) -> Arc<Names> {
-    match previous {
-        Some(previous) if ids(rows).eq(ids(&previous.rows)) => Arc::clone(&previous.names),
-        _ => Arc::new(Names::new(&ids(rows).collect::<Vec<_>>())),
-    }
-}
-
-fn ids(rows: &Rows) -> impl Iterator<Item = &ToolId> {
-    rows.iter().map(|row| &row.stored.id)
-}
-
-/// The near-duplicates of the previous snapshot, if it has looked for them and all ids and
-/// fingerprints are the same; else to be looked for on first use.
-fn duplicates(rows: &Rows, previous: Option<&Searcher>) -> Arc<OnceLock<Duplicates>> {
-    fn fingerprints(rows: &Rows) -> impl Iterator<Item = (&ToolId, Option<&Fingerprint>)> {
-        rows.iter()
-            .map(|row| (&row.stored.id, row.stored.fingerprint.as_ref()))
-    }
-    match previous {
-        Some(known)
-            if known.duplicates.get().is_some()
-                && fingerprints(rows).eq(fingerprints(&known.rows)) =>
-        {
-            Arc::clone(&known.duplicates)
-        }
-        _ => Arc::default(),
-    }
-}
-
-/// The companions of the previous snapshot, if that has the same rows; else to be looked for on first
-/// use. `positions` are those of [`previous_positions`].
-fn companions(positions: &[Option<usize>], previous: Option<&Searcher>) -> Arc<Companions> {
-    match previous {
-        Some(same)
-            if positions.len() == same.rows.len() && positions.iter().all(Option::is_some) =>
-        {
-            Arc::clone(&same.companions)
-        }
-        _ => Arc::default(),
-    }
-}
-
-/// Each row's position in a previous snapshot, if that has the same row. Both are in the order of
-/// ids.
-fn previous_positions(rows: &Rows, previous: &Rows) -> Vec<Option<usize>> {
-    let mut positions = Vec::with_capacity(rows.len());
-    let mut former = previous.iter().enumerate().peekable();
-    for row in rows.iter() {
-        while former
-            .next_if(|(_, former)| former.stored.id < row.stored.id)
-            .is_some()
-        {}
-        let same = former.next_if(|(_, former)| Arc::ptr_eq(former, row));
-        positions.push(same.map(|(position, _)| position));
-    }
-    positions
 }

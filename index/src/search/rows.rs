@@ -4,7 +4,7 @@ use std::ops::Index;
 use std::sync::Arc;
 
 use super::Row;
-use crate::moves::{Moves, Piece, Step};
+use crate::moves::{Moves, Step};
 use crate::tool::ToolId;
 
 /// Rows of a block. A commit of one tool copies as many references, and looks at one number a block.
@@ -80,24 +80,18 @@ impl Rows {
 
     /// The rows after these moves.
     pub(crate) fn moved(&self, moves: &Moves, added: &[Arc<Row>]) -> Self {
-        let mut blocks = Vec::with_capacity(self.blocks.len() + 1);
-        for piece in moves.pieces(&self.starts, BLOCK) {
-            let steps = match piece {
-                Piece::Shared(block) => {
-                    blocks.push(Arc::clone(&self.blocks[block]));
-                    continue;
-                }
-                Piece::Made(steps) => steps,
-            };
+        let blocks = moves.blocks(&self.blocks, &self.starts, BLOCK, |steps| {
             let mut rows = Vec::with_capacity(BLOCK);
             for step in steps {
                 match step {
-                    Step::Kept(range) => rows.extend(range.map(|row| Arc::clone(&self[row]))),
-                    Step::Added(number) => rows.push(Arc::clone(&added[number])),
+                    Step::Kept(range) => {
+                        rows.extend(range.clone().map(|row| Arc::clone(&self[row])))
+                    }
+                    Step::Added(number) => rows.push(Arc::clone(&added[*number])),
                 }
             }
-            blocks.push(rows.into());
-        }
+            rows.into()
+        });
         Rows::of_blocks(blocks)
     }
 

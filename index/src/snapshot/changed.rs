@@ -3,16 +3,14 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 
 use super::legs::leg_after;
-use super::{Loaded, bytes_of, row};
-use crate::companions::Companions;
-use crate::duplicates::Duplicates;
+use super::{Change, Loaded, bytes_of, row};
 use crate::error::Result;
 use crate::moves::{Edit, Moves};
-use crate::search::{OwnRanker, Row, Searcher};
+use crate::search::{OwnRanker, Searcher};
 use crate::settings::Options;
 use crate::tool::ToolId;
 use crate::tools_db::ToolsDb;
@@ -22,16 +20,6 @@ use crate::tools_db::ToolsDb;
 const MAX_CHANGED_SHARE: usize = 16;
 const MIN_MANY: usize = 64;
 const MAX_FEW: usize = 1024;
-
-/// The rows that a commit changed.
-pub(crate) struct Change {
-    /// How the positions have changed.
-    pub(crate) moves: Moves,
-    /// The new rows, by position.
-    pub(crate) added: Vec<Arc<Row>>,
-    /// The rows that are gone, with their former positions.
-    pub(crate) removed: Vec<(usize, Arc<Row>)>,
-}
 
 impl Loaded {
     /// The state after the commit of this generation, which changed these tools and nothing else but
@@ -98,15 +86,9 @@ fn after_in_transaction(
         is_verified: previous.is_verified.load(Ordering::Relaxed),
         is_of_former_version: false,
         languages: Arc::new(previous.languages.moved(&change.moves, &change.added)),
-        names: match change.moves.keeps_positions() {
-            true => Arc::clone(&previous.names),
-            false => {
-                let added: Vec<&ToolId> = change.added.iter().map(|row| &row.stored.id).collect();
-                Arc::new(previous.names.moved(&change.moves, &added))
-            }
-        },
-        duplicates: duplicates(previous, &change),
-        companions: companions(previous, &change),
+        names: change.names(previous),
+        duplicates: change.duplicates(previous),
+        companions: change.companions(previous),
         legs,
         ranker: previous.ranker.clone(),
         own_ranker: previous.own_ranker.clone(),
@@ -148,32 +130,4 @@ fn change(store: &ToolsDb, previous: &Searcher, tools: &BTreeSet<ToolId>) -> Res
         added,
         removed,
     })
-}
-
-/// The near-duplicates of the former snapshot, if it has looked for them and the changed tools have the
-/// same ids and fingerprints as before; else to be looked for on first use.
-fn duplicates(previous: &Searcher, change: &Change) -> Arc<OnceLock<Duplicates>> {
-    let removed = change.removed.iter().map(|(_, row)| row);
-    let fingerprint = |row: &Arc<Row>| row.stored.fingerprint;
-    let is_same = change.moves.keeps_positions()
-        && removed
-            .map(fingerprint)
-            .eq(change.added.iter().map(fingerprint));
-    match is_same && previous.duplicates.get().is_some() {
-        true => Arc::clone(&previous.duplicates),
-        false => Arc::default(),
-    }
-}
-
-/// The companions of the former snapshot, if the changed tools have the same ids and kinds as before.
-fn companions(previous: &Searcher, change: &Change) -> Arc<Companions> {
-    let removed = change.removed.iter().map(|(_, row)| row.kind);
-    let is_same =
-        change.moves.keeps_positions() && removed.eq(change.added.iter().map(|row| row.kind));
-    let changed = change.added.iter().map(|row| row.stored.id.server());
-    match is_same {
-        true if change.added.is_empty() => Arc::clone(&previous.companions),
-        true => Arc::new(previous.companions.replaced(changed)),
-        false => Arc::default(),
-    }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::{graph_dir, vector_file_path};
+use super::{Change, graph_dir, vector_file_path};
 use crate::dense::{Graph, RowsByText, TextHash, VectorFile, Vectors};
 use crate::document;
 use crate::embed::{Embedder, Languages};
@@ -28,7 +28,8 @@ pub(super) fn previous_leg<'a>(
     (leg.embedder.id() == embedder.id()).then_some(leg)
 }
 
-/// A leg of the previous snapshot, and each row's position in it.
+/// A leg of the previous snapshot, and each row's position in it. Unlike after a commit of a few tools, rows that
+/// are the same may have got vectors since, so each is looked at.
 pub(super) type PreviousLeg<'a> = (&'a DenseLeg, &'a [Option<usize>]);
 
 /// The vectors that need neither be computed nor read from the database.
@@ -255,7 +256,7 @@ pub(super) fn leg_after(
     dir: &Path,
     former: &DenseLeg,
     rows: &Rows,
-    change: &super::Change,
+    change: &Change,
 ) -> Result<DenseLeg> {
     let embedder = &former.embedder;
     let mut unsaved = former.unsaved;
@@ -272,28 +273,8 @@ pub(super) fn leg_after(
             ..DenseLeg::new(embedder, saved_vectors(&path, embedder, rows, len))
         });
     }
-    let mut added = no_vectors(embedder.as_ref());
-    if embedder.is_instant() {
-        let rows: Vec<&Arc<Row>> = change.added.iter().collect();
-        for texts in compute(embedder.as_ref(), &rows)? {
-            for (text, vector) in texts {
-                added.push(embedder.id(), text, &vector)?;
-            }
-            added.end_tool();
-        }
-    } else {
-        let dimensions = embedder.dimensions();
-        let model = store.model(embedder.id(), dimensions)?;
-        let stored = |hash: &TextHash| match model {
-            Some(model) => Ok(store.vector(model, dimensions, hash)?.map(Cow::Owned)),
-            None => Ok(None),
-        };
-        for row in &change.added {
-            push_row(&mut added, embedder.as_ref(), row, stored)?;
-        }
-    }
+    let added = vectors_of_new(store, embedder.as_ref(), &change.added)?;
     unsaved += added.len();
-    let added = with_written_texts(added, embedder.as_ref(), change.added.iter());
     let vectors = former.vectors.get();
     let (mut pending, mut lacking) = (former.pending, former.lacking);
     if !embedder.is_instant() {
@@ -315,6 +296,30 @@ pub(super) fn leg_after(
         unsaved,
         ..DenseLeg::new(embedder, vectors.moved(&change.moves, &added))
     })
+}
+
+/// The vectors of rows that are new: computed by an instant embedder, of a slow one those of the database.
+fn vectors_of_new(store: &ToolsDb, embedder: &dyn Embedder, rows: &[Arc<Row>]) -> Result<Vectors> {
+    let mut vectors = no_vectors(embedder);
+    if embedder.is_instant() {
+        for texts in compute(embedder, &rows.iter().collect::<Vec<_>>())? {
+            for (text, vector) in texts {
+                vectors.push(embedder.id(), text, &vector)?;
+            }
+            vectors.end_tool();
+        }
+    } else {
+        let dimensions = embedder.dimensions();
+        let model = store.model(embedder.id(), dimensions)?;
+        let stored = |hash: &TextHash| match model {
+            Some(model) => Ok(store.vector(model, dimensions, hash)?.map(Cow::Owned)),
+            None => Ok(None),
+        };
+        for row in rows {
+            push_row(&mut vectors, embedder, row, stored)?;
+        }
+    }
+    Ok(with_written_texts(vectors, embedder, rows.iter()))
 }
 
 /// The leg of an instant embedder, which is faster than reading vectors from the database. Vectors
