@@ -19,6 +19,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolscout_index::ToolId;
 
+use crate::config::RunConfig;
 use crate::context::{Context, MAX_PAST_TURNS};
 use crate::event::{Event, InjectedTool};
 use crate::hooks::Stop;
@@ -27,7 +28,7 @@ use crate::prompt::Fence;
 use crate::recommend;
 use crate::record::Record;
 use crate::reference::References;
-use crate::run::{Outcome, Run, RunConfig, Step, Work, WorkDone};
+use crate::run::{Outcome, Run, Step, Work, WorkDone};
 use crate::turn_tools::TurnTools;
 use crate::{AgentState, Question, RunningTurn};
 use toolscout_base::clock::millis;

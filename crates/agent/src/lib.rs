@@ -10,6 +10,7 @@ pub mod event;
 pub mod hooks;
 pub mod prompt;
 pub mod context;
+pub mod config;
 pub mod recommend;
 pub mod profile;
 mod record;
@@ -34,78 +35,28 @@ use toolscout_index::Version;
 use toolscout_index::{Tool, ToolId};
 
 pub use agents::{Agents, ServedAgent};
+pub use config::{AgentConfig, Protocol, RunConfig};
 pub use driver::RunStream;
 pub use event::Event;
-pub use run::{Protocol, RunConfig};
 pub use turn_tools::QuestionTools;
 
 use hooks::{Hook, Hooks};
 use record::Record;
 
 use toolscout_base::principal::OwnerScope;
-use toolscout_finder::finder::toolbox::{self, TokenCounter};
-use toolscout_finder::finder::{SearchTrails, ToolSearch, ToolboxConfig, model_names};
+use toolscout_finder::finder::toolbox;
+use toolscout_finder::finder::{SearchTrails, ToolSearch, model_names};
 use toolscout_gate::gate::{
     Answer, ApprovalBoard, Approvals, AuditLog, BoardError, Caller, Gate, OpenApproval, Policies,
     WaitingApproval,
 };
 use toolscout_gate::llm::ChatModel;
-use toolscout_gate::tools::{AbsentServer, CallTimes, Callable, Registry, Toolset, UserTool};
+use toolscout_gate::tools::{AbsentServer, Callable, Registry, Toolset, UserTool};
 use toolscout_gate::usage::Recorder;
-use toolscout_state::session::{ConversationId, DEFAULT_AGENT, SessionError, Sessions, TurnEvents};
+use toolscout_state::session::{ConversationId, SessionError, Sessions, TurnEvents};
 
 /// Longest question, in bytes.
 pub const MAX_QUESTION_BYTES: usize = 256 << 10;
-
-/// An agent's settings.
-#[derive(Clone, Debug)]
-pub struct AgentConfig {
-    /// The name by which a question chooses it, stored with its conversations.
-    pub name: String,
-    /// The settings of a run.
-    pub run: RunConfig,
-    /// The token budget of the visible tools, and their eviction.
-    pub toolbox: ToolboxConfig,
-    /// The gate's policies. By default read-only tools are allowed and all others need approval.
-    pub policies: Policies,
-    /// Tools of the catalog that are always visible, by id or name.
-    pub pins: Vec<String>,
-    /// Catalogs with fewer tools than this are shown whole, without search.
-    pub search_from_tools: usize,
-    /// Maximum number of calls that run in parallel.
-    pub parallel_calls: usize,
-    /// Time limit of a call whose tool has no limit of its own. MCP tools have one, in the
-    /// limits of their pool, which progress extends.
-    pub call_timeout: Duration,
-    /// Time limit of one turn.
-    pub time_to_live: Duration,
-    /// Time limit for recommended questions, which cost a further request; `None` recommends none.
-    pub recommend_within: Option<Duration>,
-    /// The tokenizer for the tool budget.
-    pub count_tokens: TokenCounter,
-    /// Whether somebody chose the model. False where it is only assumed that one answers at the
-    /// usual address.
-    pub model_is_chosen: bool,
-}
-
-impl Default for AgentConfig {
-    fn default() -> Self {
-        AgentConfig {
-            name: DEFAULT_AGENT.to_owned(),
-            run: RunConfig::default(),
-            toolbox: ToolboxConfig::default(),
-            policies: Policies::default(),
-            pins: Vec::new(),
-            search_from_tools: 30,
-            parallel_calls: 4,
-            call_timeout: CallTimes::default().idle,
-            time_to_live: Duration::from_secs(600),
-            recommend_within: None,
-            count_tokens: toolbox::o200k,
-            model_is_chosen: true,
-        }
-    }
-}
 
 /// How long a stopped run may take to save its turn.
 const SAVE_TIMEOUT: Duration = Duration::from_secs(10);

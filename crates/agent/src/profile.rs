@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use toolscout_index::Filter;
 
+use crate::config::{AgentConfig, Protocol};
 use crate::recommend::RECOMMEND_WITHIN;
-use crate::{AgentConfig, Protocol};
 use toolscout_base::config::{AgentSettings, Limits, ModelParameters};
 use toolscout_base::regular_file;
 use toolscout_finder::finder::Style;
@@ -276,7 +276,7 @@ fn set<T>(setting: &mut T, value: Option<T>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::RunConfig;
+    use crate::config::RunConfig;
     use toolscout_base::config::Eviction;
     use toolscout_finder::finder::ToolboxConfig;
     use toolscout_finder::finder::meta_tools::FindConfig;

@@ -16,13 +16,14 @@ use std::sync::Arc;
 use toolscout_index::Tool;
 
 use crate::announce;
-use crate::context::{Context, DEFAULT_CONTEXT_TOKENS, Output, ResultForm};
+use crate::config::{Protocol, RunConfig};
+use crate::context::{Context, Output, ResultForm};
 use crate::event::{Event, EvictionReason, InjectedTool, ToolBudget};
-use crate::prompt::{self, Fence};
+use crate::prompt;
 use toolscout_base::config::ResultFormat;
 use toolscout_base::printable::{counted, excerpt};
 use toolscout_finder::finder::SearchHistory;
-use toolscout_finder::finder::meta_tools::{self, FindConfig, Style};
+use toolscout_finder::finder::meta_tools::{self, Style};
 use toolscout_finder::finder::model_names::{self, TOOL_SEARCH};
 use toolscout_finder::finder::search::{Found, SearchRequest};
 use toolscout_finder::finder::toolbox::{Injection, TokenCounter, Toolbox};
@@ -30,7 +31,7 @@ use toolscout_gate::gate::{Call, Caller, Gate};
 use toolscout_gate::llm::calls::RawCall;
 use toolscout_gate::llm::reply::Reply;
 use toolscout_gate::llm::{ChatRequest, Message, ToolCall};
-use toolscout_gate::plan::{Execution, OnInvalidStep};
+use toolscout_gate::plan::Execution;
 use toolscout_gate::tools::long_results::{LongResults, LongText, Page};
 use toolscout_gate::tools::{Arguments, ErrorCode, ToolResult};
 use toolscout_state::session::Figures;
@@ -39,83 +40,6 @@ use toolscout_state::session::Figures;
 const PREVIEW_CHARS: usize = 2_000;
 /// Unloaded tools that the model is reminded of when a turn begins.
 const MAX_MISSED: usize = 10;
-
-/// How the model calls tools.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Protocol {
-    /// By function calling.
-    #[default]
-    Native,
-    /// By a JSON answer, for models without function calling.
-    Manual,
-    /// By one plan of all calls, checked and shown before it is executed.
-    Plan,
-}
-
-/// The settings of a run.
-#[derive(Clone, Debug)]
-pub struct RunConfig {
-    /// How the model calls tools.
-    pub protocol: Protocol,
-    /// How found tools are made callable.
-    pub style: Style,
-    /// The role in the system prompt.
-    pub role: String,
-    /// The environment in the system prompt, such as the date.
-    pub environment: String,
-    /// Maximum number of the model's answers; the last one is made without tools.
-    pub max_rounds: u32,
-    /// Maximum number of rounds in a row that only search.
-    pub max_searches: u32,
-    /// Maximum number of calls of one answer that are executed.
-    pub max_calls: usize,
-    /// Maximum number of bytes of a result that the model gets at once.
-    pub max_result_bytes: usize,
-    /// How results in JSON are written.
-    pub result_format: ResultFormat,
-    /// Rounds after which the context is reduced to question, facts and plan.
-    pub refresh_interval: Option<u32>,
-    /// Maximum number of tokens of a prompt, the tools included. A longer one is compacted.
-    pub context_tokens: usize,
-    /// What happens to a plan with invalid steps.
-    pub on_invalid_step: OnInvalidStep,
-    /// Settings of `tool_search`; `None` removes it.
-    pub find: Option<FindConfig>,
-    /// Every tool that can be found is visible. Then the list has no `tool_search`, which is answered
-    /// all the same: a model may have been told to search.
-    pub shows_all: bool,
-    /// Tools whose calls are announced as searches, in the language of the question.
-    pub announced: Vec<String>,
-    /// The fence around untrusted text. `None` makes a new one for each conversation, which is
-    /// required whenever tools are not trusted.
-    pub fence: Option<Fence>,
-}
-
-impl Default for RunConfig {
-    fn default() -> Self {
-        RunConfig {
-            protocol: Protocol::Native,
-            style: Style::Inject,
-            role: prompt::DEFAULT_ROLE.into(),
-            environment: String::new(),
-            // The last round has no tools, so four can search and call.
-            max_rounds: 5,
-            max_searches: 3,
-            max_calls: 16,
-            // About 16,000 tokens at four bytes each.
-            max_result_bytes: 64 << 10,
-            result_format: ResultFormat::default(),
-            refresh_interval: None,
-            context_tokens: DEFAULT_CONTEXT_TOKENS,
-            on_invalid_step: OnInvalidStep::default(),
-            find: Some(FindConfig::default()),
-            shows_all: false,
-            announced: Vec::new(),
-            fence: None,
-        }
-    }
-}
 
 /// The next step of a run.
 #[derive(Clone, Debug)]

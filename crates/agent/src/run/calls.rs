@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Action, PlannedCall, Protocol, Run};
+use super::{Action, PlannedCall, Run};
+use crate::config::Protocol;
 use crate::event::Event;
 use crate::prompt;
 use toolscout_base::printable::{counted, excerpt};

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::{Protocol, Round, Run, RunConfig, RunState};
+use super::{Round, Run, RunState};
+use crate::config::{Protocol, RunConfig};
 use crate::event::{CompactionReason, Event};
 use crate::prompt;
 use toolscout_finder::finder::meta_tools::{self, Style};

@@ -3,6 +3,7 @@ use toolscout_index::{Match, ToolId};
 
 use super::*;
 use crate::event::CompactionReason;
+use crate::prompt::Fence;
 use toolscout_finder::finder::search::doubles::{ListedTools, tool};
 use toolscout_finder::finder::search::{NoMatch, ToolSearch};
 use toolscout_finder::finder::toolbox::ToolboxConfig;
