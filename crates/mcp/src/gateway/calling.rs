@@ -87,13 +87,47 @@ impl Session {
         reply: Repeated,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let shared = &*self.shared;
-        let (called, caller) = (Arc::clone(&tool), self.caller(context));
-        let id = called.id.clone();
-        let (steps, forwarding) = start_forwarding_progress(context).unzip();
-        let (mut calling, questions) = self.call_context(context, &caller, steps);
-        let (reply, input) = reply.split(&shared.questions, &caller.who);
+        let caller = self.caller(context);
+        let (reply, input) = reply.split(&self.shared.questions, &caller.who);
         let has_input = input.state.is_some() || input.responses.is_some();
+        let approver = self.approver(context, &caller, reply);
+        let call = Call {
+            id: excerpt(&context.id.to_string(), NAME_CHARS),
+            tool: Arc::clone(&tool),
+            arguments: given,
+            is_plan_step: false,
+        };
+        let passing = self.pass_and_forward(call, input, &approver, &caller, context);
+        let mut outcome = passing.await;
+        let answer = outcome.take_own::<ServerAnswer>();
+        if let Some(Err(error)) = &answer
+            && let Some(response) = unfinished(error, &tool.id, &approver)
+        {
+            return Ok(response);
+        }
+        if let Some(question) = approver.question() {
+            return Ok(question.into());
+        }
+        let result = match answer {
+            Some(answer) => self.shown(answer, &tool.id, has_input)?,
+            None => self.describe_refusal(outcome, &tool),
+        };
+        Ok(with_tool_id(result, &tool.id).into())
+    }
+
+    /// Passes a call through the gate, and forwards to the client what the server says meanwhile.
+    async fn pass_and_forward(
+        &self,
+        call: Call,
+        input: Input,
+        approver: &ElicitationApprover<'_>,
+        caller: &Caller,
+        context: &RequestContext<RoleServer>,
+    ) -> CallOutcome {
+        let shared = &*self.shared;
+        let id = call.tool.id.clone();
+        let (steps, forwarding) = start_forwarding_progress(context).unzip();
+        let (mut calling, questions) = self.call_context(context, caller, steps);
         calling.input = Input {
             is_repeated: asks_by_result(context),
             ..input
@@ -108,52 +142,37 @@ impl Session {
             id: id.clone(),
             called: shared.pool.callable(&id, calling),
         };
-        let elicitation = self.approver(context, &caller, reply);
-        let call = Call {
-            id: excerpt(&context.id.to_string(), NAME_CHARS),
-            tool,
-            arguments: given,
-            is_plan_step: false,
-        };
-        let passing = self.pass(&caller, &directory, &elicitation, call);
-        let mut outcome = questions.while_running(passing).await;
+        let passing = self.pass(caller, &directory, approver, call);
+        let outcome = questions.while_running(passing).await;
         self.teach(context, &id, &outcome).await;
         // It holds the sender of the progress, which ends the forwarding task.
         drop(directory);
         finish(forwarding).await;
         finish(logs.map(ForwardedLogs::finish)).await;
-        let answer = outcome.take_own::<ServerAnswer>();
-        if let Some(Err(CallError::NeedsInput { result })) = &answer
-            && let Ok(mut asked) = InputRequiredResult::deserialize(result)
-        {
-            elicitation.keep_approval(&mut asked);
-            return Ok(asked.into());
-        }
-        if let Some(Err(CallError::AnswersLater { result })) = &answer
-            && let Ok(mut task) = CreateTaskResult::deserialize(result)
-        {
-            task.task.task_id = offers::task_id(&id, &task.task.task_id);
-            return Ok(task.into());
-        }
-        if let Some(question) = elicitation.question() {
-            return Ok(question.into());
-        }
-        let result = match answer {
-            Some(Ok(result)) => {
-                shared.links.note(id.server(), &result);
-                result
+        outcome
+    }
+
+    /// What a client gets of a server's answer.
+    fn shown(
+        &self,
+        answer: ServerAnswer,
+        tool: &ToolId,
+        has_input: bool,
+    ) -> Result<CallToolResult, ErrorData> {
+        match answer {
+            Ok(result) => {
+                self.shared.links.note(tool.server(), &result);
+                Ok(result)
             }
             // Also what is wrong with an answer to a question, which the model has not given.
-            Some(Err(ref error @ CallError::Refused { code, .. }))
+            Err(ref error @ CallError::Refused { code, .. })
                 if has_input || ERRORS_FOR_CLIENTS.contains(&code) =>
             {
-                return Err(offers::failure(error));
+                Err(offers::failure(error))
             }
             // As a result, so that the model reads it.
-            Some(Err(error)) => failed(&error.to_string()),
-            None => self.describe_refusal(outcome, &called),
-        };
-        Ok(with_tool_id(result, &id).into())
+            Err(error) => Ok(failed(&error.to_string())),
+        }
     }
 
     /// How a server reaches the client of this request during a call.
@@ -348,6 +367,27 @@ impl Session {
                 failed("the tool was called, and its result cannot be shown").into()
             }
         }
+    }
+}
+
+/// The response where the server asks the client first, or gives its result later.
+fn unfinished(
+    error: &CallError,
+    tool: &ToolId,
+    approver: &ElicitationApprover<'_>,
+) -> Option<CallToolResponse> {
+    match error {
+        CallError::NeedsInput { result } => {
+            let mut asked = InputRequiredResult::deserialize(result).ok()?;
+            approver.keep_approval(&mut asked);
+            Some(asked.into())
+        }
+        CallError::AnswersLater { result } => {
+            let mut task = CreateTaskResult::deserialize(result).ok()?;
+            task.task.task_id = offers::task_id(tool, &task.task.task_id);
+            Some(task.into())
+        }
+        _ => None,
     }
 }
 
