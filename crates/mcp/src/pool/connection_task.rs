@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -261,6 +261,8 @@ impl ConnectionTask {
         // `None` until a list was written to the catalog.
         let mut synced = None;
         let mut changes = ReportedChanges::default();
+        // What is still to be renewed at the end of the connection ends with it.
+        let mut renewing = JoinSet::new();
         connection.remember(self.server.kept_offers());
         loop {
             // Together, so that a server is ready as soon as it was with its tools alone.
@@ -279,7 +281,7 @@ impl ConnectionTask {
             }
             // Also when the list could not be written: the tools in the catalog are those of the
             // last list, and can be called.
-            self.ready(connection).await;
+            self.ready(connection, &mut renewing).await;
             let refresh = if synced.is_some() {
                 self.server.limits.refresh
             } else {
@@ -303,7 +305,7 @@ impl ConnectionTask {
         }
     }
 
-    async fn ready(&self, connection: &Arc<Connection>) {
+    async fn ready(&self, connection: &Arc<Connection>, renewing: &mut JoinSet<()>) {
         let is_new = self.server.ready_connection().is_none();
         if is_new {
             // Before clients can see it.
@@ -313,7 +315,7 @@ impl ConnectionTask {
             }
             // Apart, since a server may take its time for each.
             let (server, connection) = (Arc::clone(&self.server), Arc::clone(connection));
-            tokio::spawn(async move { server.subscriptions.renew(&connection).await });
+            renewing.spawn(async move { server.subscriptions.renew(&connection).await });
         }
         self.server.state.send_if_modified(|state| {
             if matches!(state, ServerState::Ready(_)) {
