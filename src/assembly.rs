@@ -9,6 +9,8 @@
 //! All that search do it on the threads of one [`CpuPool`]. The catalogs are opened once the server
 //! listens. Agents and gateway need the default one before, so they get its [`DefaultSearch`].
 
+mod one_client;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -36,7 +38,7 @@ use crate::http::{
 };
 use crate::keys::{KeyError, KeyStore, Scope};
 use crate::llm::ChatModel;
-use crate::mcp::{Gateway, GatewayConfig, Pool};
+use crate::mcp::{Gateway, GatewayConfig, GatewayParts, Pool};
 use crate::profiles::ToolProfile;
 use crate::session::Sessions;
 use crate::shadow::{self, Plan};
@@ -48,6 +50,8 @@ use crate::tools::Toolset;
 use crate::tools::operation::Operations;
 use crate::usage::Recorder;
 use crate::usage::shadow::Shadow;
+
+pub use one_client::{ClientSettings, OneClient};
 
 /// The database of conversations, in the data directory.
 const SESSIONS_FILE: &str = "agent.db";
@@ -322,14 +326,16 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
     let token_savings = TokenSavings::start();
     let client_approvals = Arc::default();
     let agent = agents.as_ref().map(Agents::default_agent).cloned();
-    let gateway = Gateway::of_server(
-        Arc::new(token_savings.counting(default_search.clone())),
-        settings.mcp_pool.clone(),
-        Arc::clone(&gate),
-        agent.map(|agent| Arc::new(agent) as Arc<dyn Toolset>),
-        Some(Arc::clone(&client_approvals)),
-        settings.gateway,
-    );
+    let gateway = Gateway::of_server(GatewayParts {
+        toolset: agent.map(|agent| Arc::new(agent) as Arc<dyn Toolset>),
+        approvals: Some(Arc::clone(&client_approvals)),
+        ..GatewayParts::new(
+            Arc::new(token_savings.counting(default_search.clone())),
+            settings.mcp_pool.clone(),
+            Arc::clone(&gate),
+            settings.gateway,
+        )
+    });
 
     let new_dropin = |config| {
         let folder = data.join(dropin::CATALOGS_FOLDER);

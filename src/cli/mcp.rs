@@ -13,7 +13,6 @@ mod servers;
 mod test;
 
 use std::io::{self, IsTerminal};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -30,13 +29,12 @@ use super::more_tools::{self, MoreToolArgs};
 use super::output::print_stderr;
 use super::policy::{PolicyArgs, warn_of_mistakes, warn_of_unknown_names};
 use crate::agent::profile::AgentProfile;
+use crate::assembly::{ClientSettings, OneClient};
 use crate::enrich::wanted::Wanted;
+use crate::finder::Style;
 use crate::finder::meta_tools::FindConfig;
-use crate::finder::{Style, ToolSearch};
-use crate::gate::{AuditLog, Gate, Policies, audit};
-use crate::mcp::{
-    CatalogSink, ClientTexts, Detail, Gateway, GatewayConfig, Pool, PoolConfig, SingleWriterSink,
-};
+use crate::gate::Policies;
+use crate::mcp::{CatalogSink, ClientTexts, Detail, GatewayConfig, PoolConfig, SingleWriterSink};
 use crate::models::Patience;
 use crate::profiles::ToolProfile;
 use crate::shutdown::Shutdown;
@@ -243,45 +241,28 @@ fn client_texts(context: &Context, most: usize, sink: &SingleWriterSink) -> Resu
 
 fn serve(
     context: &Context,
-    (config, texts): (GatewayConfig, Option<usize>),
+    (gateway, texts): (GatewayConfig, Option<usize>),
     profile: Option<ToolProfile>,
     policies: Policies,
     (servers, operations): (PoolConfig, Operations),
 ) -> Result<Outcome> {
     context.check_catalog()?;
     context.set_patience(Patience::of_server());
-    let pool = Pool::new(servers);
     let catalog = context.open_or_create(Legs::All)?;
-    let sink = SingleWriterSink::new(catalog.clone());
-    // Opened after the catalog, which creates the data directory if it is missing.
-    let audit = AuditLog::open(&context.settings.data.join(audit::FILE_NAME))?;
     let usage = context.recorder(&catalog)?;
-    let gate = Gate::new(policies)
-        .with_audit(Arc::new(audit))
-        .with_usage(usage.clone());
-    let settle = config.settle;
-    let gate = Arc::new(gate);
-    let catalog: Arc<dyn ToolSearch> = Arc::new(sink.clone());
-    let found = Arc::clone(&catalog);
-    let operations = operations.found_by(Arc::new(move |id| found.tool(id)));
-    let gateway = Gateway::of_server(
+    let catalog = SingleWriterSink::new(catalog);
+    let texts = texts.map(|most| client_texts(context, most, &catalog));
+    let settings = ClientSettings {
+        texts: texts.transpose()?,
         catalog,
-        pool.clone(),
-        Arc::clone(&gate),
-        Some(Arc::new(operations)),
-        None,
-        config,
-    );
-    let gateway = match texts {
-        Some(most) => gateway.with_texts(client_texts(context, most, &sink)?),
-        None => gateway,
+        usage,
+        servers,
+        operations,
+        policies,
+        gateway,
+        profile,
     };
-    let whole = gateway.clone();
-    let profile = profile.map(Arc::new);
-    let gateway = match &profile {
-        Some(profile) => gateway.with_profile(Arc::clone(profile), None),
-        None => gateway,
-    };
+    let server = OneClient::new(&context.settings.data, settings)?;
     // One client's calls wait for their servers: with more threads each call would take longer, as it
     // would wake one after another. Searches have threads of their own.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -296,26 +277,28 @@ fn serve(
     }
     let served = runtime.block_on(async {
         let shutdown = Shutdown::on_signals()?;
-        pool.start(Arc::new(sink.clone()));
-        let connecting = pool.clone();
-        tokio::spawn(async move {
-            connecting.settled(settle).await;
-            // It reads every tool, which would hold up the client's first requests.
-            let looking = spawn_blocking(move || {
-                warn_of_unknown_names(&whole.unknown_names(&[]));
-                if let Some(profile) = profile {
-                    warn_of_mistakes(&profile, &sink.searcher(), gate.policies());
-                }
-            });
-            let _ = looking.await;
-        });
+        server.connect();
+        // It ends with the runtime, and only prints.
+        tokio::spawn(warn_once_connected(server.clone()));
         let (stdin, stdout) = stdio_pipes();
-        let served = gateway.serve(stdin, stdout, shutdown.token()).await;
-        pool.close().await;
-        served
+        server.serve(stdin, stdout, &shutdown).await
     });
     // A read of standard input cannot be cancelled. Embedding continues at the next start.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
-    usage.end();
+    server.usage.end();
     served.map(|()| Outcome::Success)
+}
+
+/// Prints what the profile, rules and pins name and the catalog does not have, once it has the tools of the
+/// MCP servers.
+async fn warn_once_connected(server: OneClient) {
+    server.whole.settled().await;
+    // It reads every tool, which would hold up the client's first requests.
+    let looking = spawn_blocking(move || {
+        warn_of_unknown_names(&server.whole.unknown_names(&[]));
+        if let Some(profile) = &server.profile {
+            warn_of_mistakes(profile, &server.catalog.searcher(), server.gate.policies());
+        }
+    });
+    let _ = looking.await;
 }

@@ -83,6 +83,44 @@ pub struct Gateway {
     shared: Arc<GatewayState>,
 }
 
+/// What a gateway is made of.
+pub struct GatewayParts {
+    /// Finds the tools that clients see.
+    pub search: Arc<dyn ToolSearch>,
+    /// The connections to the servers of the tools.
+    pub pool: Pool,
+    /// What decides on every call.
+    pub gate: Arc<Gate>,
+    /// Tools that preconditions may call, besides those of the pool.
+    pub toolset: Option<Arc<dyn Toolset>>,
+    /// Where calls of clients that cannot ask their person are decided on.
+    pub approvals: Option<Arc<Approvals>>,
+    /// Texts that the models of clients may write.
+    pub texts: Option<ClientTexts>,
+    /// Its settings.
+    pub config: GatewayConfig,
+}
+
+impl GatewayParts {
+    /// Parts without those that a gateway may lack.
+    pub fn new(
+        search: Arc<dyn ToolSearch>,
+        pool: Pool,
+        gate: Arc<Gate>,
+        config: GatewayConfig,
+    ) -> Self {
+        GatewayParts {
+            search,
+            pool,
+            gate,
+            toolset: None,
+            approvals: None,
+            texts: None,
+            config,
+        }
+    }
+}
+
 struct GatewayState {
     /// What clients see.
     search: Arc<dyn ToolSearch>,
@@ -194,19 +232,20 @@ impl Gateway {
         gate: Arc<Gate>,
         config: GatewayConfig,
     ) -> Self {
-        Gateway::of_server(search, pool, gate, None, None, config)
+        Gateway::of_server(GatewayParts::new(search, pool, gate, config))
     }
 
-    /// A gateway whose preconditions may also call tools of this set. Of clients that cannot ask their
-    /// person, calls are decided on among these requests.
-    pub fn of_server(
-        search: Arc<dyn ToolSearch>,
-        pool: Pool,
-        gate: Arc<Gate>,
-        toolset: Option<Arc<dyn Toolset>>,
-        approvals: Option<Arc<Approvals>>,
-        config: GatewayConfig,
-    ) -> Self {
+    /// A gateway of these parts.
+    pub fn of_server(parts: GatewayParts) -> Self {
+        let GatewayParts {
+            search,
+            pool,
+            gate,
+            toolset,
+            approvals,
+            texts,
+            config,
+        } = parts;
         let waiting = approvals.map(WaitingCalls::new).map(Arc::new);
         Gateway {
             shared: Arc::new(GatewayState {
@@ -226,7 +265,7 @@ impl Gateway {
                 histories: SearchHistories::default(),
                 links: Links::default(),
                 results: Arc::default(),
-                texts: None,
+                texts: texts.map(Arc::new),
             }),
         }
     }
@@ -245,14 +284,6 @@ impl Gateway {
         pins.sort();
         pins.dedup();
         unknown_names(&*shared.search, shared.gate.policies(), &pins)
-    }
-
-    /// Lets the models of clients write texts of tools. Before its first session.
-    pub fn with_texts(mut self, texts: ClientTexts) -> Self {
-        if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            shared.texts = Some(Arc::new(texts));
-        }
-        self
     }
 
     /// A gateway whose clients see and call the tools of a profile alone: of this gateway's catalog,

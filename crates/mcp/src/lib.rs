@@ -42,7 +42,7 @@ use rmcp::model::Implementation;
 pub use changes::OnChange;
 pub use config::ServerConfig;
 pub use connection::{CallContext, CallError, Progress};
-pub use gateway::{ClientTexts, Detail, Gateway, GatewayConfig, Principal};
+pub use gateway::{ClientTexts, Detail, Gateway, GatewayConfig, GatewayParts, Principal};
 pub use pool::{Pool, PoolConfig};
 pub use sink::{CatalogSink, SingleWriterSink};
 
