@@ -329,17 +329,10 @@ impl PostgresStore {
         for embedder in &head.embedders {
             let vectors = vectors_of(embedder, probe);
             for (place, vector) in vectors.iter().enumerate() {
-                let limit = match are_all {
-                    // All tools are candidates already. Only the farthest are still needed, to scale
-                    // the scores.
-                    true => 0,
-                    false => limit(place, vectors.len(), most / 2),
-                };
-                keys.extend(
-                    passing
-                        .by_vector(connection, embedder, vector, limit * of_tool)
-                        .await?,
-                );
+                // All tools may be candidates already. The farthest are still needed, to scale the scores.
+                let nearest = (!are_all).then(|| of_tool * limit(place, vectors.len(), most / 2));
+                let found = passing.by_vector(connection, embedder, vector, nearest);
+                keys.extend(found.await?);
             }
         }
         for name in &probe.names {
@@ -839,13 +832,13 @@ impl<'a> Passing<'a> {
         keys(self.bind(sql), connection).await
     }
 
-    /// The nearest by one vector, and the farthest of all, which pass or not.
+    /// So many of the nearest by one vector, if they are wanted, and the farthest of all, which pass or not.
     async fn by_vector(
         &self,
         connection: &mut PgConnection,
         embedder: &KeptEmbedder,
         vector: &ProbeVector,
-        limit: usize,
+        nearest: Option<usize>,
     ) -> Result<Vec<i64>, StoreError> {
         let (tools, passes) = (self.tables.tools(), self.sql());
         let vectors = self.tables.vectors(embedder);
@@ -853,11 +846,15 @@ impl<'a> Passing<'a> {
             true => format!("{vectors} AS v"),
             false => format!("{vectors} AS v JOIN {tools} AS t USING (key) WHERE {passes}"),
         };
-        let sql = format!(
-            "SELECT key FROM (SELECT key FROM {from} ORDER BY v.vector <#> $10::text::halfvec LIMIT {limit}) AS near
-             UNION
-             SELECT key FROM (SELECT key FROM {vectors} ORDER BY vector <#> $11::text::halfvec LIMIT {FARTHEST}) AS far"
+        let mut sql = format!(
+            "SELECT key FROM (SELECT key FROM {vectors} ORDER BY vector <#> $11::text::halfvec LIMIT {FARTHEST}) AS far"
         );
+        if let Some(nearest) = nearest {
+            sql.push_str(&format!(
+                " UNION
+                 SELECT key FROM (SELECT key FROM {from} ORDER BY v.vector <#> $10::text::halfvec LIMIT {nearest}) AS near"
+            ));
+        }
         // The farthest from a vector are the nearest to its opposite, so the same index finds them.
         let opposite: Vec<f32> = vector.vector.iter().map(|number| -number).collect();
         let statement = self
