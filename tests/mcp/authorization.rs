@@ -15,7 +15,7 @@ use axum::routing::{get, post};
 use axum::{Form, Json, Router};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use toolscout::mcp::ServerConfig;
 use toolscout::mcp::config::{HttpProtocol, OAuthSettings, Transport};
 
@@ -91,6 +91,8 @@ struct Shared {
     renewals: AtomicUsize,
     renewing: AtomicUsize,
     most_renewing: AtomicUsize,
+    /// Notified when a renewal begins.
+    renews: Notify,
     registrations: AtomicUsize,
     /// The open stream of the old transport.
     stream: Mutex<Option<mpsc::UnboundedSender<Bytes>>>,
@@ -118,6 +120,7 @@ impl Authorization {
             renewals: AtomicUsize::new(0),
             renewing: AtomicUsize::new(0),
             most_renewing: AtomicUsize::new(0),
+            renews: Notify::new(),
             registrations: AtomicUsize::new(0),
             stream: Mutex::default(),
         });
@@ -183,6 +186,11 @@ impl Authorization {
 
     pub fn most_renewing(&self) -> usize {
         self.shared.most_renewing.load(Ordering::SeqCst)
+    }
+
+    /// Returns once a renewal has begun since this was last asked.
+    pub async fn renews(&self) {
+        self.shared.renews.notified().await;
     }
 
     pub fn registrations(&self) -> usize {
@@ -336,6 +344,8 @@ async fn token(
         shared.renewals.fetch_add(1, Ordering::SeqCst);
         let now = shared.renewing.fetch_add(1, Ordering::SeqCst) + 1;
         shared.most_renewing.fetch_max(now, Ordering::SeqCst);
+        shared.renews.notify_one();
+        // Two renewals at a time meet here. How long it takes decides no test.
         tokio::time::sleep(Duration::from_millis(30)).await;
         shared.renewing.fetch_sub(1, Ordering::SeqCst);
     }

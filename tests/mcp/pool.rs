@@ -10,7 +10,7 @@ use toolscout::mcp::{CallContext, CallError};
 use toolscout::tools::Toolset;
 use toolscout_index::ToolId;
 
-use super::world::{Lifeline, Upstream, becomes, double, double_with, object, text};
+use super::world::{Lifeline, Upstream, becomes, double, double_with, object, text, until};
 
 #[tokio::test]
 async fn the_tools_of_every_server_are_found_and_called() {
@@ -43,7 +43,8 @@ async fn servers_that_fail_the_handshake_do_not_delay_others() {
         double("good", &[]),
     ];
     let upstream = Upstream::start_with(servers, |config| {
-        config.limits.connect = Duration::from_secs(2);
+        // Long enough for a process to start on a busy machine.
+        config.limits.connect = Duration::from_secs(5);
         config.limits.call_patience = Duration::ZERO;
     })
     .await;
@@ -61,7 +62,7 @@ async fn servers_that_fail_the_handshake_do_not_delay_others() {
         .unwrap_err()
         .to_string();
     assert!(
-        refused.contains("no handshake within 2 s") && refused.contains("try again later"),
+        refused.contains("no handshake within 5 s") && refused.contains("try again later"),
         "{refused}"
     );
     let available: Vec<bool> = upstream
@@ -105,14 +106,14 @@ async fn a_result_of_100_mb_is_refused_and_the_connection_lives_on() {
 #[tokio::test]
 async fn a_call_that_is_answered_with_garbage_ends_with_its_time() {
     let upstream = Upstream::start_with(vec![double("s", &[])], |config| {
-        config.limits.call.unreported = Duration::from_millis(500);
+        config.limits.call.unreported = Duration::from_secs(2);
     })
     .await;
     let late = upstream.call("s/garbage", json!({})).await.unwrap_err();
     assert_eq!(
         late,
         CallError::Timeout {
-            limit: Duration::from_millis(500)
+            limit: Duration::from_secs(2)
         }
     );
     assert_eq!(upstream.echo("s").await, "hello");
@@ -417,19 +418,17 @@ async fn a_flood_of_changes_lists_the_tools_at_a_bounded_rate() {
     let begun = Instant::now();
     let servers = vec![double("loud", &["flood", "lists"]), double("b", &[])];
     let upstream = Upstream::start(servers).await;
-    for _ in 0..20 {
-        upstream.echo("loud").await;
+    let lists = async || {
         upstream.echo("b").await;
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    let lists = text(upstream.call("loud/lists", json!({})).await.unwrap());
-    let lists: u128 = lists.parse().unwrap();
+        let lists = text(upstream.call("loud/lists", json!({})).await.unwrap());
+        lists.parse::<u32>().unwrap()
+    };
+    // Meanwhile both answer calls.
+    until("it lists again", async || lists().await >= 3).await;
+    let lists = lists().await;
     // After 0.2 s, and then each time after twice the pause.
     let most = begun.elapsed().as_millis().ilog2() - 4;
-    assert!(
-        (2..=u128::from(most)).contains(&lists),
-        "{lists} lists, {most} at most"
-    );
+    assert!(lists <= most, "{lists} lists, {most} at most");
 }
 
 #[tokio::test]

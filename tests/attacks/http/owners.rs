@@ -10,7 +10,7 @@ use toolscout::keys::{Catalogs, NewKey, Scope, Scopes};
 
 use super::agent::{Manner, Model, chat, event};
 use super::overload::begun;
-use crate::attacks::server::{Answer, Server, read};
+use crate::attacks::server::{Answer, PATIENCE, Server, read};
 use crate::attacks::table::{Attack, Section};
 
 pub const SECTION: Section = Section {
@@ -463,15 +463,13 @@ async fn expires_soon(server: &Server, key: &str) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(Duration::from_secs(10), refused)
-        .await
-        .expect("the key expires");
+    timeout(PATIENCE, refused).await.expect("the key expires");
 }
 
 /// Waits until a stream has ended.
 async fn ends_soon(mut stream: reqwest::Response, what: &str) {
     let ended = async { while let Ok(Some(_)) = stream.chunk().await {} };
-    timeout(Duration::from_secs(2), ended)
+    timeout(PATIENCE, ended)
         .await
         .unwrap_or_else(|_| panic!("{what} goes on"));
 }
@@ -486,7 +484,8 @@ async fn what_a_key_has_begun_ends_with_it() {
             scopes: Scope::Call.into(),
             catalogs: Catalogs::All,
             profiles: BTreeSet::new(),
-            lifetime: expires.then(|| Duration::from_secs(3)),
+            // Long enough for what is begun below on a busy machine.
+            lifetime: expires.then(|| Duration::from_secs(6)),
         };
         let own = server.add_key(&new);
         let attached = chat(&server, &own, json!({ "query": "go" })).await;
@@ -519,7 +518,7 @@ async fn what_a_key_has_begun_ends_with_it() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        timeout(Duration::from_secs(2), stopped)
+        timeout(PATIENCE, stopped)
             .await
             .expect("the detached run ends");
     }

@@ -358,12 +358,17 @@ def answer(message):
         send({"jsonrpc": "2.0", "id": request, "result": result})
 
 
-def watch_state():
+def state_version():
+    """Differs for each file that was renamed to the state file, however fast one followed another."""
+    state = os.stat(os.environ["STATE"])
+    return state.st_ino, state.st_mtime_ns
+
+
+def watch_state(before):
     """Tells of every change of the state file."""
-    before = os.stat(os.environ["STATE"]).st_mtime_ns
     while True:
         time.sleep(0.02)
-        now = os.stat(os.environ["STATE"]).st_mtime_ns
+        now = state_version()
         if now != before:
             before = now
             notify("notifications/tools/list_changed")
@@ -389,7 +394,8 @@ def main():
     if "flood" in BEHAVIOURS:
         threading.Thread(target=announce_changes, daemon=True).start()
     if "STATE" in os.environ:
-        threading.Thread(target=watch_state, daemon=True).start()
+        # Its first version is read here: the thread may start after a test has changed it.
+        threading.Thread(target=watch_state, args=(state_version(),), daemon=True).start()
     for line in sys.stdin:
         threading.Thread(target=answer, args=(json.loads(line),), daemon=True).start()
     while "stubborn" in BEHAVIOURS:

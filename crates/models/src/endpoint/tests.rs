@@ -1,4 +1,4 @@
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use serde_json::json;
 
@@ -6,6 +6,8 @@ use super::double::{Double, Reply, Request};
 use super::*;
 
 const DIMENSIONS: usize = 4;
+/// The delay of a server that does not answer while a test runs.
+const FOREVER: Duration = Duration::from_secs(600);
 
 fn settings(double: &Double) -> EndpointSettings {
     EndpointSettings {
@@ -260,32 +262,34 @@ fn a_redirect_is_not_followed() {
 #[test]
 fn a_search_waits_no_longer_than_its_time_and_then_not_at_all() {
     let double = Double::start(|_, request| Reply {
-        delay: Duration::from_millis(400),
+        delay: FOREVER,
         ..Reply::vectors(request, DIMENSIONS)
     });
     let endpoint = endpoint_of(EndpointSettings {
         query_timeout_ms: 100,
         ..settings(&double)
     });
-    let start = Instant::now();
     let little = Some(Duration::from_millis(20));
     assert!(problem(endpoint.embed_queries_within(&["a"], little)).contains("within 20 ms"));
-    assert!(start.elapsed() < Duration::from_millis(90));
     // That the first search had little time is no failure; that the endpoint took 100 ms is one.
     assert!(problem(endpoint.embed_queries(&["a"])).contains("within 100 ms"));
-    let start = Instant::now();
     for _ in 0..20 {
         let refused = problem(endpoint.embed_queries(&["a"]));
         assert!(refused.contains("it is tried again in"), "{refused}");
     }
-    assert!(start.elapsed() < Duration::from_millis(50));
-    assert_eq!(double.requests().len(), 2);
+    // On a busy machine one may still be on its way.
+    assert!(double.requests().len() <= 2);
 }
 
 #[test]
 fn waiting_for_other_searches_is_no_failure_of_the_endpoint() {
-    let double = Double::start(|_, request| Reply {
-        delay: Duration::from_millis(1000),
+    let is_slow = Arc::new(AtomicBool::new(true));
+    let still = Arc::clone(&is_slow);
+    let double = Double::start(move |_, request| Reply {
+        delay: match still.load(Ordering::SeqCst) {
+            true => Duration::from_millis(1000),
+            false => Duration::ZERO,
+        },
         ..Reply::vectors(request, DIMENSIONS)
     });
     let endpoint = Arc::new(endpoint_of(EndpointSettings {
@@ -309,8 +313,8 @@ fn waiting_for_other_searches_is_no_failure_of_the_endpoint() {
         .filter(|is_answered| *is_answered)
         .count();
     assert!((1..2 * MAX_QUERIES).contains(&answered), "{answered}");
-    std::thread::sleep(Duration::from_millis(600));
-    // The breaker would refuse it for a second.
+    is_slow.store(false, Ordering::SeqCst);
+    // After a failure the breaker would refuse it for a second.
     endpoint.embed_queries(&["next"]).unwrap();
 }
 
@@ -430,13 +434,12 @@ fn one_limit_bounds_all_that_is_asked_for() {
             ..reply
         }
     });
-    let start = Instant::now();
+    // Either request alone would be in time.
     let error = discover(&double, Duration::from_millis(400)).unwrap_err();
     assert!(
         error.to_string().contains("did not answer within"),
         "{error}"
     );
-    assert!(start.elapsed() < Duration::from_millis(590));
 }
 
 #[test]
