@@ -47,6 +47,7 @@ impl Interrupt {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "somebody has asked twice")]
 async fn wait_twice(raised: &AtomicBool, installed: &SyncSender<()>) {
     let mut first = pin!(tokio::signal::ctrl_c());
     // The first poll installs the handler; only then may the caller rely on it.

@@ -384,6 +384,7 @@ async fn stream(State(server): State<Authorization>, request: Request) -> Respon
     if !server.behaviour().old {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
     }
+    #[expect(clippy::disallowed_methods, reason = "the test reads all of it")]
     let (sender, receiver) = mpsc::unbounded_channel();
     let _ = sender.send(Bytes::from("event: endpoint\ndata: /mcp?session=1\n\n"));
     *server.shared.stream.lock().unwrap() = Some(sender);

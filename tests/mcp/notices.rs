@@ -57,6 +57,7 @@ impl Client {
             let (read, write) = tokio::io::split(theirs);
             gateway.serve(read, write, CancellationToken::new()).await
         });
+        #[expect(clippy::disallowed_methods, reason = "the test reads all of it")]
         let (sender, told) = mpsc::unbounded_channel();
         let running = Listener(sender).serve(tokio::io::split(ours)).await;
         Client {

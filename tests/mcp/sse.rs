@@ -87,6 +87,7 @@ impl OldServer {
 }
 
 async fn open(State(server): State<OldServer>) -> Response {
+    #[expect(clippy::disallowed_methods, reason = "the test reads all of it")]
     let (sender, receiver) = mpsc::unbounded_channel();
     *server.shared.stream.lock().unwrap() = Some(sender);
     *server.shared.streams.lock().unwrap() += 1;

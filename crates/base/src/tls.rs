@@ -5,12 +5,14 @@ use std::sync::Once;
 use rustls::crypto::ring;
 
 /// Builds HTTP clients.
+#[expect(clippy::disallowed_methods, reason = "the provider is set")]
 pub fn client() -> reqwest::ClientBuilder {
     provide();
     reqwest::Client::builder()
 }
 
 /// Builds HTTP clients that block.
+#[expect(clippy::disallowed_methods, reason = "the provider is set")]
 pub fn blocking_client() -> reqwest::blocking::ClientBuilder {
     provide();
     reqwest::blocking::Client::builder()
