@@ -19,7 +19,10 @@ impl Shutdown {
     ///
     /// # Errors
     /// When the system refuses the signal handlers.
-    #[expect(clippy::disallowed_methods, reason = "a second signal ends the program at once")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a second signal ends the program at once"
+    )]
     pub fn on_signals() -> std::io::Result<Self> {
         let shutdown = Shutdown::new();
         let mut signals = Signals::listen()?;
