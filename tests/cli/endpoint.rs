@@ -328,8 +328,8 @@ fn an_endpoint_that_was_never_asked_does_not_hold_up_a_search() {
             .next()
             .and_then(|ms| ms.parse().ok())
             .unwrap_or_else(|| panic!("{reason}"));
-        // Some of it passes before it is asked.
-        assert!((1..=most).contains(&limit), "{reason}");
+        // Some of it passes before it is asked, and on a busy machine all of it.
+        assert!(limit <= most, "{reason}");
         assert_eq!(answer["hits"][0]["id"], "github/create_issue");
     }
 }

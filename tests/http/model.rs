@@ -955,7 +955,7 @@ async fn a_client_may_bring_the_providers_key_beside_ours() {
 async fn errors_of_the_provider_pass_and_faults_are_told_in_the_dialect() {
     for (api, streams) in APIS.into_iter().flat_map(|api| [(api, false), (api, true)]) {
         let (server, provider) = start(|config| {
-            config.provider.idle_timeout = Duration::from_millis(200);
+            config.provider.idle_timeout = Duration::from_millis(500);
             config.provider.first_token_timeout = Duration::from_secs(60);
         })
         .await;
@@ -984,7 +984,7 @@ async fn errors_of_the_provider_pass_and_faults_are_told_in_the_dialect() {
         let half = &events[..events.len() * 2 / 3];
         for (reply, code) in [
             (Scripted::Cut(half.to_owned()), "cut off"),
-            (Scripted::Hang(half.to_owned()), "sent nothing for 200 ms"),
+            (Scripted::Hang(half.to_owned()), "sent nothing for 500 ms"),
             (Scripted::Events(half.to_owned()), "cut off"),
             (
                 Scripted::Events(half.to_owned() + "\n\ndata: {\"bro\n\n"),

@@ -85,7 +85,7 @@ async fn bodies_share_their_memory_and_give_it_back() {
     let server = Server::start_with(|settings| {
         settings.dropin = Some(config);
         settings.limits.model_body_bytes = 16 << 10;
-        settings.limits.search_patience = Duration::from_millis(50);
+        settings.limits.search_patience = Duration::from_millis(500);
     })
     .await;
     let mut request = request_with(Chat, 40);

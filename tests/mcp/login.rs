@@ -321,7 +321,7 @@ async fn a_renewal_that_does_not_end_holds_up_no_call_for_ever_and_no_other_serv
     let logins = scene.logins();
     let upstream = Upstream::start_with(servers, |config| {
         config.logins = logins;
-        config.limits.call.unreported = Duration::from_millis(300);
+        config.limits.call.unreported = Duration::from_secs(1);
     })
     .await;
     scene

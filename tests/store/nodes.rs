@@ -343,6 +343,7 @@ fn a_node_that_is_killed_while_it_catches_up_goes_on() {
         let change = Change::Sync { server, tools };
         let node = Node::start(&cluster.postgres, cluster.data(1));
         let committed = runtime.block_on(store.commit(id, &[&change], &[])).unwrap();
+        // It decides only where the node is killed.
         std::thread::sleep(Duration::from_millis(round % 12 * 60));
         node.kill();
         let node = Node::start(&cluster.postgres, cluster.data(1));
