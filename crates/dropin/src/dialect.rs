@@ -257,6 +257,31 @@ pub(super) struct OfferedTool {
     pub cache_control: Option<Bytes>,
 }
 
+impl OfferedTool {
+    /// One that the provider runs, or that is nothing this program knows.
+    fn hosted(json: &Bytes) -> Self {
+        OfferedTool {
+            kind: ToolKind::Hosted,
+            name: String::new(),
+            namespace: None,
+            defer_loading: None,
+            json: json.clone(),
+            cache_control: None,
+        }
+    }
+
+    /// One that the client calls, of a definition without other marks than `defer_loading`.
+    fn function(mut fields: Fields, json: &Bytes) -> Self {
+        let (defer_loading, json) = take_deferral(&mut fields, json);
+        OfferedTool {
+            kind: ToolKind::Function,
+            name: fields.text("name").unwrap_or_default(),
+            defer_loading,
+            ..OfferedTool::hosted(&json)
+        }
+    }
+}
+
 /// A namespace of a request's tools.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Namespace {
@@ -506,6 +531,12 @@ fn add_usage(total: &mut Option<Value>, usage: &Value) {
         Some(total) => json::add_numbers(total, usage),
         None => *total = Some(usage.clone()),
     }
+}
+
+/// A message of the client with results before what the list in this field has.
+fn with_results(message: Fields, field: &str, results: impl Iterator<Item = Value>) -> Bytes {
+    let rest = message.get(field).and_then(json::items);
+    put_before(message, field, results, rest.unwrap_or_default())
 }
 
 /// A message of the client with results before the rest of the list in this field.

@@ -56,12 +56,8 @@ impl Protocol for Chat {
         let kind = fields.text("type");
         let (outer, json) = take_deferral(&mut fields, json);
         let mut offered = OfferedTool {
-            kind: ToolKind::Hosted,
-            name: String::new(),
-            namespace: None,
             defer_loading: outer,
-            json,
-            cache_control: None,
+            ..OfferedTool::hosted(&json)
         };
         match kind.as_deref() {
             Some("tool_search") => offered.kind = ToolKind::NativeSearch,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{
     CallResult, Failure, Fields, Frame, HiddenTools, Item, ModelCall, OfferedTool, Protocol, Round,
     StreamedAnswer, ToolKind, View, WholeAnswer, add_usage, event_value, malformed_body,
-    object_field, put_before, take_deferral, text_field, whole_value,
+    object_field, take_deferral, text_field, whole_value, with_results,
 };
 use crate::wire::{event_stream, json};
 use toolscout_gate::llm::ToolSpec;
@@ -64,14 +64,7 @@ impl Protocol for Converse {
     }
 
     fn tool(&self, json: &Bytes) -> OfferedTool {
-        let mut offered = OfferedTool {
-            kind: ToolKind::Hosted,
-            name: String::new(),
-            namespace: None,
-            defer_loading: None,
-            json: json.clone(),
-            cache_control: None,
-        };
+        let mut offered = OfferedTool::hosted(json);
         let mut fields = Fields::read(json).unwrap_or_default();
         let Some(inside) = fields.get("toolSpec").cloned() else {
             // A mark of the prompt cache, or a tool that the provider runs.
@@ -152,17 +145,8 @@ impl Protocol for Converse {
         let Some(message) = next.filter(|next| next.text("role").as_deref() == Some("user")) else {
             return (self.results(results), false);
         };
-        let rest = message.get("content").and_then(json::items);
         let blocks = results.iter().map(result_block);
-        (
-            vec![put_before(
-                message,
-                "content",
-                blocks,
-                rest.unwrap_or_default(),
-            )],
-            true,
-        )
+        (vec![with_results(message, "content", blocks)], true)
     }
 
     fn streamed(&self, view: View) -> Box<dyn StreamedAnswer> {

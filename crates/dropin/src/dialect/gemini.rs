@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     BETWEEN_TEXTS, CallResult, Failure, Fields, Frame, HiddenTools, Item, ModelCall, OfferedTool,
-    Protocol, Round, StreamedAnswer, ToolKind, View, WholeAnswer, add_usage, event_value, head_of,
-    malformed, object_field, put_before, take_deferral, text_field, whole_value,
+    Protocol, Round, StreamedAnswer, View, WholeAnswer, add_usage, event_value, head_of, malformed,
+    object_field, text_field, whole_value, with_results,
 };
 use crate::wire::{json, sse};
 use toolscout_gate::llm::ToolSpec;
@@ -80,14 +80,7 @@ impl Protocol for Gemini {
     }
 
     fn tool(&self, json: &Bytes) -> OfferedTool {
-        OfferedTool {
-            kind: ToolKind::Hosted,
-            name: String::new(),
-            namespace: None,
-            defer_loading: None,
-            json: json.clone(),
-            cache_control: None,
-        }
+        OfferedTool::hosted(json)
     }
 
     /// An entry has a list of functions, and may have tools of the provider beside it.
@@ -194,17 +187,8 @@ impl Protocol for Gemini {
         else {
             return (self.results(results), false);
         };
-        let rest = content.get("parts").and_then(json::items);
         let parts = results.iter().map(result_part);
-        (
-            vec![put_before(
-                content,
-                "parts",
-                parts,
-                rest.unwrap_or_default(),
-            )],
-            true,
-        )
+        (vec![with_results(content, "parts", parts)], true)
     }
 
     fn streamed(&self, view: View) -> Box<dyn StreamedAnswer> {
@@ -227,16 +211,7 @@ impl Protocol for Gemini {
 }
 
 fn function(json: &Bytes) -> OfferedTool {
-    let mut fields = Fields::read(json).unwrap_or_default();
-    let (defer_loading, json) = take_deferral(&mut fields, json);
-    OfferedTool {
-        kind: ToolKind::Function,
-        name: fields.text("name").unwrap_or_default(),
-        namespace: None,
-        defer_loading,
-        json,
-        cache_control: None,
-    }
+    OfferedTool::function(Fields::read(json).unwrap_or_default(), json)
 }
 
 /// What is said of calls in a `toolConfig`.

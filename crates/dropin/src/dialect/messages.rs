@@ -9,7 +9,7 @@ use super::{
     CallResult, Failure, Fields, Frame, HiddenTools, Item, ModelCall, OfferedTool, Protocol, Round,
     StreamedAnswer, ToolKind, View, WholeAnswer, add_usage, content_essence, content_text,
     event_value, has_type, head_of, malformed, malformed_body, object_field, put_before,
-    take_deferral, text_field, whole_value, without_cache_control,
+    text_field, whole_value, without_cache_control,
 };
 use crate::wire::{json, sse};
 use toolscout_gate::llm::ToolSpec;
@@ -67,7 +67,7 @@ impl Protocol for Messages {
     }
 
     fn tool(&self, json: &Bytes) -> OfferedTool {
-        let mut fields = Fields::read(json).unwrap_or_default();
+        let fields = Fields::read(json).unwrap_or_default();
         let kind = match fields.text("type").as_deref() {
             None | Some("custom") => ToolKind::Function,
             Some(kind) if kind.starts_with(NATIVE_SEARCH) => ToolKind::NativeSearch,
@@ -77,20 +77,12 @@ impl Protocol for Messages {
             return OfferedTool {
                 kind,
                 name: fields.text("name").unwrap_or_default(),
-                namespace: None,
-                defer_loading: None,
-                json: json.clone(),
-                cache_control: None,
+                ..OfferedTool::hosted(json)
             };
         }
-        let (defer_loading, json) = take_deferral(&mut fields, json);
         OfferedTool {
-            kind,
-            name: fields.text("name").unwrap_or_default(),
-            namespace: None,
-            defer_loading,
-            json,
             cache_control: fields.get("cache_control").cloned(),
+            ..OfferedTool::function(fields, json)
         }
     }
 

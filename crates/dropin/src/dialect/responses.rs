@@ -64,7 +64,7 @@ impl Protocol for Responses {
     }
 
     fn tool(&self, json: &Bytes) -> OfferedTool {
-        let mut fields = Fields::read(json).unwrap_or_default();
+        let fields = Fields::read(json).unwrap_or_default();
         let kind = match fields.text("type").as_deref() {
             Some("function") => ToolKind::Function,
             Some("tool_search") => ToolKind::NativeSearch,
@@ -73,22 +73,10 @@ impl Protocol for Responses {
         if kind != ToolKind::Function {
             return OfferedTool {
                 kind,
-                name: String::new(),
-                namespace: None,
-                defer_loading: None,
-                json: json.clone(),
-                cache_control: None,
+                ..OfferedTool::hosted(json)
             };
         }
-        let (defer_loading, json) = take_deferral(&mut fields, json);
-        OfferedTool {
-            kind,
-            name: fields.text("name").unwrap_or_default(),
-            namespace: None,
-            defer_loading,
-            json,
-            cache_control: None,
-        }
+        OfferedTool::function(fields, json)
     }
 
     fn members(&self, json: &Bytes) -> Option<Vec<OfferedTool>> {
