@@ -55,7 +55,8 @@ pub use listing::ListedTools;
 pub use notices::{Audience, Level, LogMessage, Updated, severity};
 pub use offers::{Offers, Stale};
 pub use questions::{
-    APPS, CallingClient, ELICITATION, ModelAnswer, ModelQuestion, from_server, takes_forms,
+    APPS, CallingClient, ELICITATION, ModelAnswer, ModelQuestion, from_server, question_from,
+    takes_forms,
 };
 pub use roots::Roots;
 pub use skills::{ServerSkill, SkillFiles};

@@ -366,6 +366,19 @@ mod tests {
             .with_description(description)
     }
 
+    /// Gives a tool arguments with these descriptions by name, if there are any.
+    fn describe_properties(tool: &mut Tool, descriptions: &Value) {
+        let Some(descriptions) = descriptions.as_object() else {
+            return;
+        };
+        let mut properties = Map::new();
+        for (name, text) in descriptions {
+            properties.insert(name.clone(), json!({ "description": text }));
+        }
+        tool.input_schema
+            .insert("properties".into(), properties.into());
+    }
+
     /// Written by hand as attackers write them, with what a person would call each.
     fn poisoned() -> Vec<(Tool, String)> {
         let lines = include_str!("../../../fixtures/attacks/tools.jsonl").lines();
@@ -375,14 +388,7 @@ mod tests {
                 let text = |key: &str| line[key].as_str().unwrap().to_owned();
                 let mut tool = Tool::new("evil", &text("name")).unwrap();
                 tool.description = text("description");
-                if let Some(properties) = line["properties"].as_object() {
-                    let described = properties
-                        .iter()
-                        .map(|(name, text)| (name.clone(), json!({ "description": text })));
-                    let properties: Map<String, Value> = described.collect();
-                    tool.input_schema
-                        .insert("properties".into(), properties.into());
-                }
+                describe_properties(&mut tool, &line["properties"]);
                 (tool, text("kind"))
             })
             .collect()
@@ -416,14 +422,7 @@ mod tests {
             let line: Value = serde_json::from_str(line).unwrap();
             let text = |key: &str| line[key].as_str().unwrap();
             let mut tool = described(text("name"), text("description"));
-            if let Some(properties) = line["properties"].as_object() {
-                let described = properties
-                    .iter()
-                    .map(|(name, text)| (name.clone(), json!({ "description": text })));
-                let properties: Map<String, Value> = described.collect();
-                tool.input_schema
-                    .insert("properties".into(), properties.into());
-            }
+            describe_properties(&mut tool, &line["properties"]);
             (tool, text("family").to_owned())
         });
         tools.collect()

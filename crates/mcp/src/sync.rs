@@ -321,6 +321,17 @@ mod tests {
         }
     }
 
+    fn ids(offer: &OfferedTools) -> Vec<&str> {
+        offer.tools.iter().map(|tool| tool.id.as_str()).collect()
+    }
+
+    fn check_skipped(offer: &OfferedTools, expected: &[&str]) {
+        let skipped = offer.skipped.join("\n");
+        for part in expected {
+            assert!(skipped.contains(part), "{part:?} is not in {skipped}");
+        }
+    }
+
     #[test]
     fn bad_entries_are_skipped_and_named_and_the_others_read() {
         let schema = json!({ "type": "object" });
@@ -333,28 +344,16 @@ mod tests {
             json!(7),
         ];
         let offer = read_tools("s", whole(entries), &Limits::default());
-        assert_eq!(
-            offer
-                .tools
-                .iter()
-                .map(|tool| tool.id.as_str())
-                .collect::<Vec<_>>(),
-            ["s/good"]
-        );
+        assert_eq!(ids(&offer), ["s/good"]);
         assert_eq!(offer.tools[0].annotations.destructive_hint, Some(true));
-        let skipped = offer.skipped.join("\n");
-        for expected in [
+        let expected = [
             "\"bad\": its inputSchema is \"none\"",
             "\"bare\": it has no inputSchema",
             "not an object",
             "good",
             "name",
-        ] {
-            assert!(
-                skipped.contains(expected),
-                "{expected:?} is not in {skipped}"
-            );
-        }
+        ];
+        check_skipped(&offer, &expected);
         assert_eq!(offer.skipped.len(), 5);
     }
 
@@ -373,25 +372,13 @@ mod tests {
             ]),
             &limits,
         );
-        assert_eq!(
-            offer
-                .tools
-                .iter()
-                .map(|tool| tool.id.as_str())
-                .collect::<Vec<_>>(),
-            ["s/full"]
-        );
-        let skipped = offer.skipped.join("\n");
-        for expected in [
+        assert_eq!(ids(&offer), ["s/full"]);
+        let expected = [
             "\"long\": its description has 16385 bytes, 16384 are allowed",
             "its title",
             "\"wide\": it has",
-        ] {
-            assert!(
-                skipped.contains(expected),
-                "{expected:?} is not in {skipped}"
-            );
-        }
+        ];
+        check_skipped(&offer, &expected);
     }
 
     fn named(names: &[&str]) -> OfferedTools {

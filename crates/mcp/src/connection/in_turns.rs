@@ -28,7 +28,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::questions::{CallingClient, ModelAnswer, ModelQuestion, from_server, takes_forms};
+use super::questions::{CallingClient, ModelAnswer, ModelQuestion, question_from, takes_forms};
 use super::roots::ListedRoots;
 use super::{CallContext, CallError, Connection, Input, Progress};
 use toolscout_gate::gate::definition::digest;
@@ -317,28 +317,16 @@ impl CallingClient for ClientInTurns {
     async fn elicit(
         &self,
         server: &str,
-        mut question: ElicitRequestParams,
+        question: ElicitRequestParams,
     ) -> Result<ElicitResult, ErrorData> {
         let has_pages = match &self.capabilities.elicitation {
             Some(elicitation) => elicitation.url.is_some(),
             None => false,
         };
-        let (message, is_taken) = match &mut question {
-            ElicitRequestParams::FormElicitationParams { message, .. } => {
-                (message, takes_forms(&self.capabilities))
-            }
-            ElicitRequestParams::UrlElicitationParams { message, .. } => (message, has_pages),
-            _ => return Ok(ElicitResult::new(ElicitationAction::Cancel)),
-        };
-        if !is_taken {
-            // Nobody was asked, so nobody has declined.
-            tracing::warn!(
-                server,
-                "a question was cancelled: the client takes none of its kind"
-            );
+        let has_forms = takes_forms(&self.capabilities);
+        let Some(question) = question_from(server, question, has_forms, has_pages) else {
             return Ok(ElicitResult::new(ElicitationAction::Cancel));
-        }
-        *message = from_server(server, message);
+        };
         let request = InputRequest::Elicitation(ElicitRequest::new(question));
         self.ask(request).await
     }

@@ -379,6 +379,30 @@ pub fn takes_forms(capabilities: &ClientCapabilities) -> bool {
     }
 }
 
+/// A server's question to the person of a client that takes forms or pages; `None` if it does not take its
+/// kind. Nobody is asked then, so nobody has declined.
+pub fn question_from(
+    server: &str,
+    mut question: ElicitRequestParams,
+    takes_forms: bool,
+    takes_pages: bool,
+) -> Option<ElicitRequestParams> {
+    let (message, is_taken) = match &mut question {
+        ElicitRequestParams::FormElicitationParams { message, .. } => (message, takes_forms),
+        ElicitRequestParams::UrlElicitationParams { message, .. } => (message, takes_pages),
+        _ => return None,
+    };
+    if !is_taken {
+        tracing::warn!(
+            server,
+            "a question was cancelled: the client takes none of its kind"
+        );
+        return None;
+    }
+    *message = from_server(server, message);
+    Some(question)
+}
+
 /// A server's message to the person, who must know that it is not this program that asks.
 pub fn from_server(server: &str, message: &str) -> String {
     format!("{server:?} asks: {}", excerpt(message, MESSAGE_CHARS))

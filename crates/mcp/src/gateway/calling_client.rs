@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::elicitation::asks_by_result;
 use crate::connection::{
-    CallingClient, ELICITATION, ModelAnswer, ModelQuestion, from_server, takes_forms,
+    CallingClient, ELICITATION, ModelAnswer, ModelQuestion, from_server, question_from, takes_forms,
 };
 use crate::masking;
 use crate::pool::Pool;
@@ -168,25 +168,12 @@ impl CallingClient for WaitingClient {
     async fn elicit(
         &self,
         server: &str,
-        mut question: ElicitRequestParams,
+        question: ElicitRequestParams,
     ) -> Result<ElicitResult, ErrorData> {
-        let (message, is_taken) = match &mut question {
-            ElicitRequestParams::FormElicitationParams { message, .. } => {
-                (message, self.takes_forms)
-            }
-            ElicitRequestParams::UrlElicitationParams { message, .. } => (message, self.takes_urls),
-            _ => return Ok(ElicitResult::new(ElicitationAction::Cancel)),
-        };
-        if !is_taken {
-            // Nobody was asked, so nobody has declined.
-            tracing::warn!(
-                server,
-                "a question was cancelled: the client takes none of its kind"
-            );
+        let question = question_from(server, question, self.takes_forms, self.takes_urls);
+        let Some(question) = question else {
             return Ok(ElicitResult::new(ElicitationAction::Cancel));
-        }
-        // The person must know that it is not this program that asks.
-        *message = from_server(server, message);
+        };
         let question = Box::new(masking::asked(question, &self.pool.masking(server)));
         self.ask(|reply| Question::OfPerson(question, reply)).await
     }
