@@ -139,13 +139,7 @@ async fn server() -> (Server, String) {
         tool("s", "list_tickets", "Lists tickets of a queue."),
         tool("s", "q7", "Internal; a queue."),
     ];
-    assert_eq!(
-        server
-            .post("/v1/catalogs/default/tools", &json!(tools))
-            .await
-            .status,
-        200
-    );
+    server.add(&tools).await;
     let admin = server.key(Scope::Admin, "*");
     let switched = ask(
         &server,

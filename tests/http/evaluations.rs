@@ -125,10 +125,7 @@ async fn a_second_evaluation_is_compared_with_the_last_one_over_the_same_queries
     let first = evaluate(&server, &json!({ "queries": QUERIES })).await;
     let others = evaluate(&server, &json!({ "queries": "another query\tmail/send" })).await;
     server
-        .post(
-            "/v1/catalogs/default/tools",
-            &json!([tool("post", "send_an_email", "Send an e-mail.")]),
-        )
+        .add(&[tool("post", "send_an_email", "Send an e-mail.")])
         .await;
     let second = evaluate(&server, &json!({ "queries": QUERIES })).await;
     let against = &second["against"];
@@ -184,14 +181,8 @@ async fn a_second_evaluation_is_compared_with_the_last_one_over_the_same_queries
 #[tokio::test]
 async fn two_settings_are_compared_query_by_query() {
     let server = Server::start_dense().await;
-    server
-        .post("/v1/catalogs/default/tools", &json!(tools()))
-        .await;
-    server
-        .wait_for("/v1/catalogs/default", |catalog| {
-            catalog["pending_embeddings"] == 0
-        })
-        .await;
+    server.add(&tools()).await;
+    server.embedded().await;
     let body = json!({ "queries": QUERIES, "search": { "mode": "hybrid" }, "compare": { "mode": "lexical", "ranker": false }, "depths": [5, 1] });
     let shown = evaluate(&server, &body).await;
     assert_eq!(shown["evaluation"]["arms"][1]["search"], body["compare"]);
@@ -261,10 +252,7 @@ async fn unjudged_queries_have_no_figures_and_still_a_comparison() {
     let body = json!({ "queries": "send an e-mail\nthe weather" });
     evaluate(&server, &body).await;
     server
-        .post(
-            "/v1/catalogs/default/tools",
-            &json!([tool("post", "send", "Sends an e-mail, send an e-mail.")]),
-        )
+        .add(&[tool("post", "send", "Sends an e-mail, send an e-mail.")])
         .await;
     let second = evaluate(&server, &body).await;
     assert_eq!(second["evaluation"]["arms"][0]["figures"], json!([]));
@@ -862,14 +850,8 @@ async fn a_report_that_contradicts_itself_is_refused() {
 #[tokio::test]
 async fn arms_of_a_sent_report_are_compared_by_name() {
     let server = Server::start_dense().await;
-    server
-        .post("/v1/catalogs/default/tools", &json!(tools()))
-        .await;
-    server
-        .wait_for("/v1/catalogs/default", |catalog| {
-            catalog["pending_embeddings"] == 0
-        })
-        .await;
+    server.add(&tools()).await;
+    server.embedded().await;
     let body = json!({ "queries": QUERIES, "search": { "mode": "hybrid" }, "compare": { "mode": "lexical" } });
     let both = evaluate(&server, &body).await;
     let report = server.get(&report_of(&both, "")).await.body;

@@ -104,10 +104,7 @@ fn own_tools_and(found: &[&str]) -> Vec<String> {
 async fn each_session_has_a_list_of_its_own() {
     let server = Server::start_with(|settings| settings.gateway.style = Style::Inject).await;
     server
-        .post(
-            "/v1/catalogs/default/tools",
-            &json!([tool("mail", "send", "Sends an e-mail.")]),
-        )
+        .add(&[tool("mail", "send", "Sends an e-mail.")])
         .await;
     let (one, other) = (begin(&server).await, begin(&server).await);
     assert_ne!(one, other);
@@ -148,10 +145,7 @@ async fn each_session_has_a_list_of_its_own() {
 async fn the_newest_protocol_needs_no_session_and_gets_everything_through_call_tool() {
     let server = Server::start_with(|settings| settings.gateway.style = Style::Inject).await;
     server
-        .post(
-            "/v1/catalogs/default/tools",
-            &json!([tool("mail", "send", "Sends an e-mail.")]),
-        )
+        .add(&[tool("mail", "send", "Sends an e-mail.")])
         .await;
     let ask = async |id: u64, method: &str, name: Option<&str>, mut params: Value| {
         params["_meta"] = json!({

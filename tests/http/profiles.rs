@@ -21,11 +21,11 @@ use toolscout::assembly::AgentPlan;
 use toolscout::keys::{Catalogs, NewKey, Scope};
 use toolscout::llm::ScriptedModel;
 use toolscout::llm::script::Reply;
-use toolscout::mcp::config::Transport;
 use toolscout::mcp::{Pool, PoolConfig, ServerConfig};
 use toolscout::profiles::ToolProfile;
 
 use super::server::{PATIENCE, Server, read};
+use super::upstream::double;
 
 const PROFILES: &str = "
 [office]
@@ -68,17 +68,7 @@ fn offered(name: &str, description: &str, reads: bool) -> Value {
 fn mcp_server(name: &str, folder: &Path, tools: &Value) -> ServerConfig {
     let state = folder.join(format!("{name}.json"));
     std::fs::write(&state, tools.to_string()).unwrap();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp/doubles/server.py");
-    ServerConfig::new(
-        name,
-        Transport::Stdio {
-            command: "python3".into(),
-            args: vec![script.display().to_string()],
-            env: BTreeMap::from([("STATE".to_owned(), state.display().to_string())]),
-            cwd: None,
-            sandbox: None,
-        },
-    )
+    double(name, &state)
 }
 
 impl Office {

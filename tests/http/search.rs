@@ -269,18 +269,12 @@ async fn a_token_budget_is_respected() {
 #[tokio::test]
 async fn new_tools_are_found_lexically_at_once_and_densely_once_embedded() {
     let server = Server::start_dense().await;
-    server
-        .post("/v1/catalogs/default/tools", &json!(mail_and_more()))
-        .await;
+    server.add(&mail_and_more()).await;
     let at_once = server
         .post("/v1/search", &json!({ "query": "send an email" }))
         .await;
     assert_eq!(ids(&at_once)[0], "mail/send_email");
-    server
-        .wait_for("/v1/catalogs/default", |catalog| {
-            catalog["pending_embeddings"] == 0
-        })
-        .await;
+    server.embedded().await;
     let answer = server
         .post(
             "/v1/search",
@@ -348,9 +342,7 @@ async fn the_answer_names_the_variant_and_folded_duplicates() {
         settings.catalog_options = Options::new(vec![StaticTable::bundled().unwrap()])
     })
     .await;
-    server
-        .post("/v1/catalogs/default/tools", &json!(twins))
-        .await;
+    server.add(&twins).await;
     let whole = server
         .post(
             "/v1/search",
@@ -450,9 +442,7 @@ async fn a_companion_is_marked_by_every_route_and_can_be_switched_off() {
         settings.catalog_options = Options::new(vec![StaticTable::bundled().unwrap()])
     })
     .await;
-    server
-        .post("/v1/catalogs/default/tools", &json!(crm()))
-        .await;
+    server.add(&crm()).await;
     let marks = |answer: &Value| -> Vec<Value> {
         let hits = answer["hits"].as_array().unwrap();
         hits.iter()

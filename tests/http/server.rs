@@ -75,10 +75,7 @@ impl Server {
     /// With these tools in the default catalog.
     pub async fn with_tools(tools: &[Value]) -> Self {
         let server = Server::start().await;
-        let answer = server
-            .post("/v1/catalogs/default/tools", &json!(tools))
-            .await;
-        assert_eq!(answer.status, 200, "{answer:?}");
+        server.add(tools).await;
         server
     }
 
@@ -151,6 +148,20 @@ impl Server {
 
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
         read(self.request(Method::POST, path).json(body)).await
+    }
+
+    /// Adds tools to the default catalog.
+    pub async fn add(&self, tools: &[Value]) {
+        let path = "/v1/catalogs/default/tools";
+        let answer = self.post(path, &json!(tools)).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+
+    /// Waits until all of the default catalog is embedded.
+    pub async fn embedded(&self) {
+        let path = "/v1/catalogs/default";
+        self.wait_for(path, |catalog| catalog["pending_embeddings"] == 0)
+            .await;
     }
 
     pub async fn put(&self, path: &str, body: &Value) -> Answer {

@@ -34,17 +34,8 @@ async fn metrics_count_searches_and_tools_and_name_no_catalog() {
 #[tokio::test]
 async fn repeated_queries_are_embedded_once() {
     let server = Server::start_dense().await;
-    server
-        .post(
-            "/v1/catalogs/default/tools",
-            &json!([tool("s", "t", "Does a thing.")]),
-        )
-        .await;
-    server
-        .wait_for("/v1/catalogs/default", |catalog| {
-            catalog["pending_embeddings"] == 0
-        })
-        .await;
+    server.add(&[tool("s", "t", "Does a thing.")]).await;
+    server.embedded().await;
     for _ in 0..3 {
         server
             .post("/v1/search", &json!({ "query": "does a thing" }))

@@ -5,13 +5,10 @@ use std::path::Path;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use toolscout::agent::Agent;
-use toolscout::assembly::{AgentPlan, Settings};
+use toolscout::assembly::Settings;
 use toolscout::config::{SettingsChange, ShadowSettings};
 use toolscout::dropin::{DropInConfig, ProviderConfig};
 use toolscout::keys::Scope;
-use toolscout::llm::ScriptedModel;
-use toolscout::llm::script::Reply;
 use toolscout::mcp::OnChange;
 use toolscout::shadow::{FOLDER, Plan};
 use toolscout_index::Options;
@@ -20,6 +17,7 @@ use super::mcp::{ask, begin};
 use super::model::{Api, Provider, find};
 use super::server::{Server, read, tool};
 use super::upstream::Connected;
+use super::usage::agent_that_reads;
 
 const SHADOW: &str = "/v1/catalogs/default/usage/shadow";
 const SEARCH: &str = "/v1/catalogs/default/search";
@@ -244,17 +242,7 @@ async fn a_shadow_follows_its_catalog_and_outlives_a_restart() {
 
 #[tokio::test]
 async fn searches_of_the_agent_and_of_a_models_request_are_compared() {
-    let search = json!({ "query": "reads a file", "limit": 1 });
-    let replies = [
-        Reply::text("").call("tool_search", search),
-        Reply::text("").call("s__read", json!({ "count": 1 })),
-        Reply::text("Done."),
-    ];
-    let mut agent = AgentPlan {
-        builder: Agent::builder().llm(ScriptedModel::new("scripted", replies)),
-        ..AgentPlan::default()
-    };
-    agent.config.search_from_tools = 0;
+    let agent = agent_that_reads();
     let provider = Provider::start().await;
     let mut config = DropInConfig::new(ProviderConfig::new(&provider.url));
     (config.defer_above_tokens, config.calls_tools) = (0, true);

@@ -492,9 +492,7 @@ async fn new_and_changed_tools_get_texts_by_themselves_and_are_paid_for_once() {
         .await;
     let requests = model.requests.load(Ordering::SeqCst);
     let changed = tool("mail", "send", "Sends a message, with files.");
-    server
-        .post("/v1/catalogs/default/tools", &json!([changed]))
-        .await;
+    server.add(&[changed]).await;
     server
         .wait_for(ENRICH, |state| state["with_texts"] == 1)
         .await;

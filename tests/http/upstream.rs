@@ -46,11 +46,11 @@ fn replace(state: &Path, tools: &Value) {
     std::fs::rename(fresh, state).unwrap();
 }
 
-/// The double of the tests of MCP, with the name `s`.
-fn double(state: &Path) -> ServerConfig {
+/// The double of the tests of MCP.
+pub fn double(name: &str, state: &Path) -> ServerConfig {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp/doubles/server.py");
     ServerConfig::new(
-        "s",
+        name,
         Transport::Stdio {
             command: "python3".into(),
             args: vec![script.display().to_string()],
@@ -74,7 +74,7 @@ impl Connected {
             server: Server::start_with(|settings| {
                 replace(&state, &first_tools());
                 let mut config = PoolConfig {
-                    servers: vec![double(&state)],
+                    servers: vec![double("s", &state)],
                     on_change,
                     ..PoolConfig::default()
                 };

@@ -155,8 +155,8 @@ async fn an_mcp_client_leaves_searches_loads_and_calls() {
     assert_eq!(wipe["injections"], 1, "pinned once in the session: {wipe}");
 }
 
-#[tokio::test]
-async fn an_agent_leaves_searches_loads_and_calls() {
+/// An agent that searches for `s/read`, calls it and is done.
+pub fn agent_that_reads() -> AgentPlan {
     let search = json!({ "query": "reads a file", "limit": 1 });
     let replies = [
         Reply::text("").call("tool_search", search),
@@ -168,6 +168,12 @@ async fn an_agent_leaves_searches_loads_and_calls() {
         ..AgentPlan::default()
     };
     agent.config.search_from_tools = 0;
+    agent
+}
+
+#[tokio::test]
+async fn an_agent_leaves_searches_loads_and_calls() {
+    let agent = agent_that_reads();
     let with_agent = |settings: &mut Settings| settings.agents = Some(agent.into());
     let connected = Connected::start_with(OnChange::Warn, with_agent).await;
     let server = &connected.server;
