@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use toolscout_index::{DataDir, Options};
 
-use super::run::{Ended, Serving, World, four_tools, text};
+use super::run::{Ended, Serving, World, four_tools, says, text};
 
 /// Runs the doctor with embedding wanted.
 fn doctor(world: &World, variables: &[(&str, &str)]) -> (i32, Vec<Value>) {
@@ -75,11 +75,7 @@ fn an_unusable_library_does_not_stop_search() {
         .args(["search", "open an issue"]);
     let ended = Ended::of(command.output());
     assert_eq!(ended.code, 0, "{}", ended.stderr);
-    assert!(
-        ended.stdout.contains("github/create_issue"),
-        "{}",
-        ended.stdout
-    );
+    says(&ended.stdout, "github/create_issue");
     assert!(ended.stderr.starts_with("degraded: "), "{}", ended.stderr);
 }
 
@@ -157,11 +153,7 @@ fn a_data_directory_that_is_a_file_is_a_failure() {
     world.file("data", "in the way");
     let ended = world.run(&["doctor"]);
     assert_eq!(ended.code, 1, "{}", ended.stdout);
-    assert!(
-        ended.stdout.contains("is not a directory"),
-        "{}",
-        ended.stdout
-    );
+    says(&ended.stdout, "is not a directory");
 }
 
 #[test]
@@ -265,11 +257,7 @@ fn a_server_that_does_not_answer_is_a_failure() {
     // Nothing listens on the discard port.
     let ended = world.run(&["doctor", "--server", "http://127.0.0.1:9"]);
     assert_eq!(ended.code, 1, "{}", ended.stdout);
-    assert!(
-        ended.stdout.contains("cannot be reached"),
-        "{}",
-        ended.stdout
-    );
+    says(&ended.stdout, "cannot be reached");
     assert!(ended.stdout.contains("toolscout serve"), "{}", ended.stdout);
     for address in ["127.0.0.1:7700", "localhost:7700", "ftp://127.0.0.1", ""] {
         world.fails(2, &["doctor", "--server", address], &["http://"]);

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::run::{World, text};
+use super::run::{World, says, text};
 
 const DOCUMENT: &str = "
 openapi: 3.0.3
@@ -75,11 +75,7 @@ fn what_a_person_needs_to_call_an_api_is_said() {
             ended.stdout
         );
     }
-    assert!(
-        ended.stderr.contains("the tool is called \"list_2\""),
-        "{}",
-        ended.stderr
-    );
+    says(&ended.stderr, "the tool is called \"list_2\"");
 
     let report = world.json(&["add", text(&file), "--follow-refs", "--server", "w"]);
     assert_eq!(report["services"][0]["server"], "w");
@@ -116,11 +112,7 @@ fn one_page_of_a_list_is_no_whole_server() {
         &["page.json is one page", "nothing was changed"],
     );
     let ended = world.run(&["add", text(&file), "--server", "s"]);
-    assert!(
-        ended.stderr.contains("page.json is one page"),
-        "{}",
-        ended.stderr
-    );
+    says(&ended.stderr, "page.json is one page");
     assert_eq!(world.ids(), ["s/a"]);
 }
 

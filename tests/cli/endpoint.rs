@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::double::{Double, Reply};
-use super::run::{Ended, Serving, World, four_tools, text, tool};
+use super::run::{Ended, Serving, World, four_tools, says, text, tool};
 
 const DIMENSIONS: usize = 64;
 /// The delay of an endpoint that does not answer while a test runs.
@@ -204,11 +204,7 @@ fn what_was_added_is_printed_before_a_hanging_endpoint_is_given_up() {
     );
     let ended = Ended::of(child.wait_with_output());
     assert_eq!(ended.code, 0, "{}", ended.stderr);
-    assert!(
-        ended.stderr.contains("8 texts are not embedded yet"),
-        "{}",
-        ended.stderr
-    );
+    says(&ended.stderr, "8 texts are not embedded yet");
 }
 
 #[test]
@@ -224,11 +220,7 @@ fn tools_are_added_where_the_endpoint_was_never_asked_and_is_down() {
         "{}",
         ended.stderr
     );
-    assert!(
-        ended.stderr.contains("`toolscout embed`"),
-        "{}",
-        ended.stderr
-    );
+    says(&ended.stderr, "`toolscout embed`");
 }
 
 #[test]
@@ -365,10 +357,7 @@ fn a_model_with_other_dimensions_is_noticed_and_embedded_anew() {
         &["search", "open an issue", "--json"],
     ));
     let reason = searched["degraded"]["reason"].to_string();
-    assert!(
-        reason.contains("48 dimensions where 32 were expected"),
-        "{reason}"
-    );
+    says(&reason, "48 dimensions where 32 were expected");
     assert_eq!(searched["hits"][0]["id"], "github/create_issue");
     let embedded = json_of(&run(&world, &double.url, "", &["embed", "--json"]));
     assert_eq!(embedded["embedded"], 8);

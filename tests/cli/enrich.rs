@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::embed::interrupted;
 use super::enriching::reply;
-use super::run::{Ended, World, four_tools, run_with_hashing as run, text, tool};
+use super::run::{Ended, World, four_tools, run_with_hashing as run, says, text, tool};
 
 /// A world of four tools, embedded.
 fn world() -> World {
@@ -295,11 +295,7 @@ fn any_chat_answers_the_questions_in_a_file() {
     assert_eq!((&again["enriched"], &again["left"]), (&json!(1), &json!(0)));
     assert_eq!(again["kept"].as_array().map(Vec::len), Some(3));
     let nothing = run(&world, &["enrich", "--ask", "-"]);
-    assert!(
-        nothing.stdout.contains("every tool has texts"),
-        "{}",
-        nothing.stdout
-    );
+    says(&nothing.stdout, "every tool has texts");
 }
 
 #[test]
@@ -498,11 +494,7 @@ fn what_the_texts_are_worth_is_measured() {
     let world = world();
     let none = run(&world, &["enrich", "--measure"]);
     assert_ne!(none.code, 0);
-    assert!(
-        none.stderr.contains("no tool has two texts"),
-        "{}",
-        none.stderr
-    );
+    says(&none.stderr, "no tool has two texts");
     assert_eq!(enrich(&world, &replies(4), &[]).code, 0);
     let measured = json_of(&run(&world, &["enrich", "--measure", "--json"]));
     assert_eq!(measured["tools"], 4, "{measured}");
@@ -623,26 +615,14 @@ fn texts_that_a_server_offers_are_taken_once_a_person_has_seen_them() {
         "{seen}"
     );
     let unseen = run(&world, &["enrich", "--show", "post/send"]);
-    assert!(
-        unseen.stderr.contains("nothing was written"),
-        "{}",
-        unseen.stderr
-    );
+    says(&unseen.stderr, "nothing was written");
 
     let taken = run(&world, &["enrich", "--offered", "--yes"]);
-    assert!(
-        taken.stderr.contains("texts of 1 of 1 tool taken"),
-        "{}",
-        taken.stderr
-    );
+    says(&taken.stderr, "texts of 1 of 1 tool taken");
     let shown = json_of(&run(&world, &["enrich", "--show", "post/send", "--json"]));
     assert_eq!(shown["model"], "server post");
     let nothing = run(&world, &["enrich", "--offered", "--server", "post"]);
-    assert!(
-        nothing.stderr.contains("no server offers"),
-        "{}",
-        nothing.stderr
-    );
+    says(&nothing.stderr, "no server offers");
 }
 
 #[test]
@@ -679,11 +659,7 @@ fn texts_of_another_servers_tool_wait_for_a_person() {
     // A tool that has other texts already does not hide what is held.
     assert_eq!(unread["held"][0]["text"], stolen, "{unread}");
     let later = run(&world, &[&take[..], &["--held", "later.jsonl"]].concat());
-    assert!(
-        later.stderr.contains("later.jsonl has 1 text"),
-        "{}",
-        later.stderr
-    );
+    says(&later.stderr, "later.jsonl has 1 text");
     let line = std::fs::read_to_string(world.path("later.jsonl")).unwrap();
     assert!(line.contains(r#""speaks_of":["bank/pay"]"#), "{line}");
     let read = [&take[..], &["--reviewed"]].concat();
@@ -724,11 +700,7 @@ fn texts_of_another_servers_tool_wait_for_a_person() {
         "r.jsonl",
     ];
     let broken = run(&world, &broken);
-    assert!(
-        broken.stderr.contains("the answer in line 1"),
-        "{}",
-        broken.stderr
-    );
+    says(&broken.stderr, "the answer in line 1");
 
     run(&world, &["enrich", "--forget", "fair/win"]);
     let said = run(&world, &take);
@@ -737,11 +709,7 @@ fn texts_of_another_servers_tool_wait_for_a_person() {
     }
     assert!(said.stdout.contains("1 text held"), "{}", said.stdout);
     let again = run(&world, &[&take[..], &["--held", "again.jsonl"]].concat());
-    assert!(
-        again.stderr.contains("--import again.jsonl --reviewed"),
-        "{}",
-        again.stderr
-    );
+    says(&again.stderr, "--import again.jsonl --reviewed");
 
     // Without a held text no file is left.
     enrich(

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::run::{World, four_tools, text};
+use super::run::{World, four_tools, says, text};
 
 fn world() -> World {
     let world = World::new();
@@ -53,10 +53,7 @@ fn queries_by_templates_are_marked_and_said_to_be_easy() {
         &["--k", "1", "--json", "out.json", "--html", "out.html"],
     ]
     .concat());
-    assert!(
-        table.contains("of template. Queries by templates are easy"),
-        "{table}"
-    );
+    says(&table, "of template. Queries by templates are easy");
     let report: Value =
         serde_json::from_str(&std::fs::read_to_string(world.path("out.json")).unwrap()).unwrap();
     let source = &report["sets"][0]["sources"][0];
@@ -130,11 +127,7 @@ fn a_model_writes_queries_as_for_enrich() {
     script(&world, &[r#"{"1": ["please do it for me"]}"#; 4]);
     let refused = world.run(&[&generate[..], &MODEL].concat());
     assert_eq!(refused.code, 2, "{}", refused.stderr);
-    assert!(
-        refused.stderr.contains("add --yes to confirm"),
-        "{}",
-        refused.stderr
-    );
+    says(&refused.stderr, "add --yes to confirm");
     let ended = world.run(&[&generate[..], &MODEL, &["--yes"]].concat());
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     let made = lines(&world, "q.jsonl");
@@ -157,11 +150,7 @@ fn usage_becomes_queries_with_their_sources() {
         "u.jsonl",
     ]);
     assert_eq!(none.code, 3);
-    assert!(
-        none.stderr.contains("nothing is recorded"),
-        "{}",
-        none.stderr
-    );
+    says(&none.stderr, "nothing is recorded");
     let id = &world.ids()[0];
     let entry = |query: &str, tool: &str| {
         json!({"query": query, "tool": tool, "times": 2, "at_ms": 1, "taught_by": ["cli"]})
@@ -209,11 +198,7 @@ fn pooled_hits_are_judged_and_two_judges_compared() {
     let model = [&judge[..], &["--out", "m.jsonl", "--yes"], &MODEL].concat();
     let ended = world.run(&model);
     assert_eq!(ended.code, 1, "{}", ended.stderr);
-    assert!(
-        ended.stderr.contains("3: nothing is found"),
-        "{}",
-        ended.stderr
-    );
+    says(&ended.stderr, "3: nothing is found");
     let first = lines(&world, "m.jsonl");
     assert_eq!((first.len(), &first[0]["source"]), (1, &json!("person")));
     assert!(first[0]["judge"].is_string(), "{first:?}");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::double::{Double, Reply, Request};
-use super::run::{Ended, World, four_tools};
+use super::run::{Ended, World, four_tools, says};
 
 const REVISION: &str = "0123456789abcdef0123456789abcdef01234567";
 const FILES: [&str; 5] = [
@@ -107,11 +107,7 @@ fn a_model_is_fetched_once_checked_and_pinned_by_revision() {
         &double.url,
         &["models", "pull", "intfloat/multilingual-e5-small"],
     );
-    assert!(
-        again.stdout.contains("nothing was downloaded"),
-        "{}",
-        again.stdout
-    );
+    says(&again.stdout, "nothing was downloaded");
     assert_eq!(double.requests().len(), asked);
     let listed = run(&world, &double.url, &["models", "list", "--json"]);
     let listed: Value = serde_json::from_str(&listed.stdout).expect("JSON");
@@ -307,11 +303,7 @@ fn without_a_hub_searches_go_on_with_the_table() {
         nowhere,
         &["--embedder", "bge-m3", "search", "open an issue", "--json"],
     );
-    assert!(
-        searched.stderr.contains("`toolscout models pull bge-m3`"),
-        "{}",
-        searched.stderr
-    );
+    says(&searched.stderr, "`toolscout models pull bge-m3`");
     let answer: Value = serde_json::from_str(&searched.stdout).expect("JSON");
     assert_eq!(answer["degraded"]["code"], "embedder_not_loaded");
     assert_eq!(answer["hits"][0]["id"], "github/create_issue");
@@ -396,10 +388,7 @@ fn a_model_by_name_is_loaded_from_a_folder_in_the_layout_of_the_hub() {
     );
     assert_eq!(first["hits"][0]["id"], "mail/sendMessage", "{first}");
     let embedders = first["embedders"].to_string();
-    assert!(
-        embedders.contains("all-minilm-l6-v2/abababab/"),
-        "{embedders}"
-    );
+    says(&embedders, "all-minilm-l6-v2/abababab/");
     assert_eq!(run(&["embed"])["embedded"], 0);
     assert_eq!(
         run(&["search", "write a letter to my aunt"])["hits"],

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use toolscout::enrich::DEFAULT_BATCH;
 
 use super::enriching::{self, TOOLS, definitions, judged_queries};
-use super::run::World;
+use super::run::{World, says};
 
 /// A catalog of tools that only texts tell apart.
 fn world() -> World {
@@ -67,11 +67,7 @@ fn a_change_is_shown_made_listed_and_taken_back() {
     let before = world.json(&["stats"])["generation"].clone();
 
     let shown = world.run(&improve);
-    assert!(
-        shown.stdout.contains("texts\taccepted\t12\t"),
-        "{}",
-        shown.stdout
-    );
+    says(&shown.stdout, "texts\taccepted\t12\t");
     assert!(
         shown.stdout.contains("+ text of s/qx7: resize a picture"),
         "{}",
@@ -111,9 +107,9 @@ fn a_change_is_shown_made_listed_and_taken_back() {
     // What a person has changed since stays.
     world.ok(&["enrich", "--forget", "s/qx1"]);
     let reverted = world.ok(&["improve", "revert", "1"]);
-    assert!(
-        reverted.contains("11 entries of change 1; 1 were gone or changed already"),
-        "{reverted}"
+    says(
+        &reverted,
+        "11 entries of change 1; 1 were gone or changed already",
     );
     world.fails(1, &["improve", "revert", "1"], &["was taken back already"]);
     world.fails(1, &["enrich", "--show", "s/qx7"], &["nothing was written"]);
@@ -156,11 +152,7 @@ fn what_the_queries_do_not_gain_from_is_refused() {
     ];
     let refused = world.run(&args);
     assert_eq!(refused.code, 1, "{}", refused.stdout);
-    assert!(
-        refused.stdout.contains("texts\tno gain"),
-        "{}",
-        refused.stdout
-    );
+    says(&refused.stdout, "texts\tno gain");
     assert!(world.ok(&["improve", "log"]).is_empty());
 }
 

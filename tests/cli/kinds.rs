@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::run::{World, four_tools};
+use super::run::{World, four_tools, says};
 
 /// A catalog with four tools, two skills and an agent.
 fn mixed() -> World {
@@ -54,11 +54,7 @@ fn folders_of_skills_and_agent_cards_are_added_and_found_by_kind() {
     let again = world.ok(&["add", "skills/report"]);
     assert!(again.contains("1 unchanged"), "{again}");
     let plain = world.run(&["search", "--kind", "skill", "review"]);
-    assert!(
-        plain.stdout.contains("[skill] How to review"),
-        "{}",
-        plain.stdout
-    );
+    says(&plain.stdout, "[skill] How to review");
     assert!(
         plain.stderr.starts_with("1 of 2 skills"),
         "{}",
@@ -76,10 +72,7 @@ fn list_show_and_export_have_all_kinds_and_formats_for_models_tools_alone() {
     let world = mixed();
     assert_eq!(world.ids().len(), 7);
     let listed = world.ok(&["list"]);
-    assert!(
-        listed.contains("agent:Travel planner\t[agent] Plans journeys."),
-        "{listed}"
-    );
+    says(&listed, "agent:Travel planner\t[agent] Plans journeys.");
     assert!(!listed.contains("[tool]"), "{listed}");
     let skills = world.json(&["list", "--kind", "skill"]);
     assert_eq!(skills.as_array().unwrap().len(), 2);
@@ -118,11 +111,7 @@ fn broken_front_matter_is_named_with_file_and_line_and_nothing_is_added() {
     );
     let added = world.run(&["add", "skills"]);
     assert_eq!(added.code, 0, "{}", added.stderr);
-    assert!(
-        added.stderr.contains("line 5 refers to \"gone.md\""),
-        "{}",
-        added.stderr
-    );
+    says(&added.stderr, "line 5 refers to \"gone.md\"");
 }
 
 #[test]

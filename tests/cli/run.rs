@@ -138,12 +138,8 @@ impl Ended {
     pub fn failed(&self, code: i32, expected: &[&str]) {
         assert_eq!(self.code, code, "{}", self.stderr);
         assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
-        for text in expected {
-            assert!(
-                self.stderr.contains(text),
-                "{text:?} is not in {}",
-                self.stderr
-            );
+        for part in expected {
+            says(&self.stderr, part);
         }
         if code == 1 {
             let last = self.stderr.lines().rfind(|line| !line.starts_with("  "));
@@ -234,6 +230,12 @@ pub fn four_tools() -> Vec<Value> {
             "Finds e-mails by sender, subject or text.",
         ),
     ]
+}
+
+/// Checks that a text has this part.
+#[track_caller]
+pub fn says(text: &str, part: &str) {
+    assert!(text.contains(part), "{part:?} is not in {text}");
 }
 
 pub fn text(path: &Path) -> &str {

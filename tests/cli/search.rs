@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use serde_json::json;
 
-use super::run::{Ended, World, four_tools, text, tool};
+use super::run::{Ended, World, four_tools, says, text, tool};
 
 #[test]
 fn hits_are_tab_separated_where_there_is_no_terminal() {
@@ -77,11 +77,7 @@ fn confidence_replaces_raw_scores_outside_explanations_and_json() {
     let named = search(&["create_issue"]);
     let columns: Vec<&str> = named.stdout.lines().next().unwrap().split('\t').collect();
     assert_eq!(columns[..3], ["1", "1.00", "github/create_issue"]);
-    assert!(
-        named.stderr.contains("match good · confidence 1.00"),
-        "{}",
-        named.stderr
-    );
+    says(&named.stderr, "match good · confidence 1.00");
     let explained = search(&["open an isue", "--explain"]).stdout;
     assert!(
         explained.contains("score ") && explained.contains("embedding similarity"),
@@ -102,10 +98,9 @@ fn an_answer_says_how_well_it_fits() {
     world.ok(&["add", tools]);
     let table = ["--embedder", "table", "--output", "table", "search"];
     let unfit = world.ok(&[&table[..], &["paint my fence"]].concat());
-    assert!(
-        unfit
-            .contains("probably no tool here does this; these are the nearest\nin no hit: fence\n"),
-        "{unfit}"
+    says(
+        &unfit,
+        "probably no tool here does this; these are the nearest\nin no hit: fence\n",
     );
     assert!(unfit.contains("match none · confidence 0."), "{unfit}");
     let header = unfit.lines().next().unwrap_or_default();
@@ -114,10 +109,7 @@ fn an_answer_says_how_well_it_fits() {
     assert!(nonsense.starts_with("no match: "), "{nonsense}");
     let sensible = world.ok(&[&table[..], &["will it rain tomorrow"]].concat());
     assert!(!sensible.contains("in no hit"), "{sensible}");
-    assert!(
-        sensible.contains("match good · confidence 0."),
-        "{sensible}"
-    );
+    says(&sensible, "match good · confidence 0.");
     let json = world.json(&["--embedder", "table", "search", "paint my fence"]);
     assert_eq!(
         (&json["match"], &json["unmatched"]),

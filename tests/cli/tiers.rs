@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::run::{Ended, World, four_tools, text, tool};
+use super::run::{Ended, World, four_tools, says, text, tool};
 
 /// A run as on a new machine without a network: an empty cache, and the hub unreachable.
 fn fresh(world: &World, args: &[&str]) -> Ended {
@@ -126,11 +126,7 @@ fn a_time_limit_selects_a_smaller_variant() {
         "--budget-ms",
         "0.000001",
     ]);
-    assert!(
-        searched.stderr.contains("lexical variant for time"),
-        "{}",
-        searched.stderr
-    );
+    says(&searched.stderr, "lexical variant for time");
     world.fails(
         1,
         &["search", "x", "--budget-ms", "0"],

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::run::{World, text};
+use super::run::{World, says, text};
 
 fn tools() -> World {
     World::with_tools(&[
@@ -39,11 +39,7 @@ fn ask(world: &World) {
 fn what_an_agent_used_is_shown_and_added_up() {
     let world = tools();
     let before = world.run(&["usage"]);
-    assert!(
-        before.stderr.contains("nothing was recorded since"),
-        "{}",
-        before.stderr
-    );
+    says(&before.stderr, "nothing was recorded since");
     ask(&world);
     ask(&world);
     let report = world.json(&["usage"]);
@@ -73,11 +69,7 @@ fn what_an_agent_used_is_shown_and_added_up() {
         "{}",
         plain.stdout
     );
-    assert!(
-        plain.stderr.contains("recorded on 1 day since"),
-        "{}",
-        plain.stderr
-    );
+    says(&plain.stderr, "recorded on 1 day since");
     let of_shop = world.json(&["usage", "--server", "shop"]);
     assert_eq!(
         (&of_shop["total"], &of_shop["tools"]),
@@ -128,11 +120,7 @@ fn unused_tools_are_listed_with_their_servers() {
 fn what_an_agent_missed_is_listed_and_exported_for_judging() {
     let world = tools();
     let silent = world.run(&["usage", "missed"]);
-    assert!(
-        silent.stderr.contains("queries = true"),
-        "{}",
-        silent.stderr
-    );
+    says(&silent.stderr, "queries = true");
     let settings = world.file("on.toml", "[usage]\nqueries = true\n");
     let settings = settings.to_str().unwrap();
     // Finds a tool and calls none.
@@ -201,11 +189,7 @@ fn a_deleted_catalog_loses_its_record_and_a_switched_off_one_has_none() {
     let settings = other.file("off.toml", "[usage]\nenabled = false\n");
     let settings = settings.to_str().unwrap();
     let off = other.run(&["--config", settings, "usage"]);
-    assert!(
-        off.stderr.contains("usage.enabled is false"),
-        "{}",
-        off.stderr
-    );
+    says(&off.stderr, "usage.enabled is false");
     let bad = other.file("bad.toml", "[usage]\nkeep_days = 0\n");
     let bad = bad.to_str().unwrap();
     other.fails(
@@ -278,11 +262,7 @@ fn a_shadow_is_reported_and_one_that_cannot_be_is_refused_with_its_place() {
         )
     );
     let plain = world.run(&config);
-    assert!(
-        plain.stdout.contains("called tool first"),
-        "{}",
-        plain.stdout
-    );
+    says(&plain.stdout, "called tool first");
     assert!(
         plain
             .stderr
