@@ -9,9 +9,9 @@ mod calls;
 pub mod embeddings;
 pub mod gemini;
 mod headers;
+mod not_served;
 mod own_models;
 pub mod passed;
-mod routes;
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ use toolscout_state::session::DEFAULT_AGENT;
 
 pub use agent::KnownConversations;
 pub use bodies::BodyBudget;
-pub use routes::{below_other_bases, described, not_served};
+pub use not_served::not_served;
 
 /// Bytes of a request: conversations hold images, and lists of tools are long.
 pub const MAX_BODY_BYTES: usize = 64 << 20;

@@ -10,13 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use axum::Router;
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{Method, StatusCode};
+use axum::http::{HeaderName, Method, StatusCode};
 use axum::response::Response;
-use axum::routing::any;
 use futures_util::StreamExt as _;
 use parking_lot::Mutex;
 use rmcp::transport::streamable_http_server::session::SessionManager as _;
@@ -27,10 +25,11 @@ use tokio_util::sync::CancellationToken;
 use toolscout_index::{Changes, Searcher, Tool};
 
 use self::places::{Place, PlaceLimits, Sender, SessionPlaces};
+use super::App;
 use super::access::ProfileGrant;
 use super::served::OpenCatalog;
-use super::{App, Limits, MCP_SESSION_ID};
 use crate::access::profiles::OpenProfile;
+use crate::process::limits::Limits;
 use crate::request::error::{ApiError, ApiResult};
 use crate::request::extract::Path;
 use crate::request::threads::blocking;
@@ -40,10 +39,12 @@ use toolscout_mcp::{CatalogSink, Gateway, Principal};
 use toolscout_state::approved::ApprovedPlace;
 use toolscout_state::keys::Scope;
 
+/// The header that names an MCP session.
+pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 /// The route of the MCP gateway, of all methods.
-const PATH: &str = "/mcp";
+pub const PATH: &str = "/mcp";
 /// The route of its profiles, of all methods.
-const PROFILE_PATH: &str = "/mcp/p/{profile}";
+pub const PROFILE_PATH: &str = "/mcp/p/{profile}";
 /// From a request to the start of its answer: longer than the longest tool call.
 pub const TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// A session without requests for this long is closed: its client is gone.
@@ -116,24 +117,13 @@ impl FromRequestParts<App> for AuthorizedCaller {
     }
 }
 
-/// The routes, each with and without a slash at its end: some clients add one.
-pub fn routes() -> Router<App> {
-    let mut routes = Router::new();
-    for path in [PATH, PROFILE_PATH] {
-        routes = routes
-            .route(path, any(serve))
-            .route(&format!("{path}/"), any(serve));
-    }
-    routes
-}
-
 /// Whether this is one of the routes.
 pub fn contains(route: &str) -> bool {
     [PATH, PROFILE_PATH].contains(&route.strip_suffix('/').unwrap_or(route))
 }
 
 /// Answers a request of the MCP protocol.
-async fn serve(
+pub async fn serve(
     AuthorizedCaller {
         principal,
         sender,
@@ -152,8 +142,7 @@ async fn serve(
     let places = &services.places;
     let in_use = places.enter(&principal.who, request.headers_mut());
     // A message without a session either begins one or is from a client that uses none.
-    let begins =
-        request.method() == Method::POST && !request.headers().contains_key(MCP_SESSION_ID);
+    let begins = request.method() == Method::POST && !request.headers().contains_key(SESSION_ID);
     let place = if begins {
         match places.take(&sender).await {
             Ok(place) => Some(Arc::new(place)),

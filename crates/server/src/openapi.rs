@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn every_response_has_a_description_and_every_operation_a_tag() {
-        let mut description = crate::description();
+        let mut description = crate::router::description();
         for (path, item) in &mut description.paths.paths {
             assert!(!path.contains('*'), "{path}");
             for operation in operations(item) {

@@ -37,7 +37,7 @@ pub use self::pushed::{Pushed, ServedSnapshots};
 
 use self::embedders::EmbeddersOf;
 use self::held::HeldTexts;
-use super::Limits;
+use crate::process::limits::Limits;
 use crate::request::error::{ApiError, ApiResult, generation_not_reached, unknown_catalog};
 use crate::request::threads::blocking;
 use toolscout_base::allocator;

@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 
 use super::state::{App, Exposure, Parts};
 use crate::process::shutdown::Shutdown;
-use crate::router;
+use crate::router::router;
 use toolscout_state::keys::{KeyError, KeyStore};
 
 /// Binds the address, unless that would open a server without keys to a network. `keys` opens the

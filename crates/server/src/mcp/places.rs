@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use crate::MCP_SESSION_ID;
+use super::SESSION_ID;
 use crate::access::Grant;
 
 /// Replaces the id of another sender's session. No session has this id.
@@ -195,7 +195,7 @@ impl SessionPlaces {
         let id = session_of(headers)?;
         let mut taken = self.taken.lock();
         let Some(number) = taken.begin_request(id, sender) else {
-            headers.insert(MCP_SESSION_ID, NO_SESSION);
+            headers.insert(SESSION_ID, NO_SESSION);
             return None;
         };
         let places = Arc::clone(self);
@@ -308,7 +308,7 @@ impl Drop for InUse {
 }
 
 fn session_of(headers: &HeaderMap) -> Option<&str> {
-    let id = headers.get(MCP_SESSION_ID)?;
+    let id = headers.get(SESSION_ID)?;
     // An unreadable id becomes an empty one, which no session has.
     Some(id.to_str().unwrap_or_default())
 }

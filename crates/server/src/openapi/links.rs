@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn operation_ids_are_unique_and_every_link_joins_two_operations() {
-        let mut description = crate::description();
+        let mut description = crate::router::description();
         let ids: Vec<String> = description
             .paths
             .paths

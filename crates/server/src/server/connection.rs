@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep};
 
 use self::open::{Admission, BusyBody, ConnectionPermit, Connections};
-use crate::Limits;
+use crate::process::limits::Limits;
 use crate::process::shutdown::Shutdown;
 use toolscout_base::telemetry::Metrics;
 

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::Limits;
+use crate::process::limits::Limits;
 use toolscout_base::telemetry::Metrics;
 
 /// Most connections that are being closed. They do not count as open, so they have a limit of their
