@@ -36,6 +36,16 @@ const LOOKUP_PATIENCE: Duration = Duration::from_secs(2);
 /// connections.
 const MAX_KEY_LOOKUPS: usize = 2;
 
+/// Who may reach a server that has no API keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Exposure {
+    /// Clients on this machine.
+    #[default]
+    Loopback,
+    /// Anyone who can reach the address.
+    AnyoneWithoutKeys,
+}
+
 /// What decides on each request: the keys, and which catalogs there are.
 pub struct Access {
     keys: KeyStore,

@@ -1,5 +1,6 @@
 //! What those who run the server ask of it: keys, figures, the use of tools, and its health.
 
+pub mod gauges;
 pub mod keys;
 pub mod service;
 pub mod stats;

@@ -13,7 +13,7 @@ pub mod token;
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::extract::{FromRequestParts, State};
+use axum::extract::{FromRef, FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -22,20 +22,20 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use self::approvals::decision_of;
-use super::App;
-use super::access::{Grant, ProfileGrant};
 use crate::access::profiles::PROFILE;
+use crate::access::{Access, Grant, ProfileGrant};
+use crate::default_catalog::DefaultCatalog;
 use crate::request::error::{ApiError, ApiResult, store_unavailable};
 use crate::request::extract::{self, Json, Path, QueryString, RawBody, parse_json};
 use conversations::{StoredConversation, with_sessions};
 pub use runs::Runs;
 use sse::{Dialect, Format};
-pub use started::{StartedRun, start};
+pub use started::{AgentRuns, StartedRun};
 pub use token::PageToken;
-use toolscout_agent::{Agent, Agents, Event, Question, QuestionTools, StartError};
+use toolscout_agent::{Agent, Agents, Event, Question, StartError};
 use toolscout_base::media_type::is_json;
 use toolscout_base::printable::excerpt;
-use toolscout_finder::finder::{Style, ToolSearch};
+use toolscout_finder::finder::Style;
 use toolscout_gate::gate::OpenApproval;
 use toolscout_state::keys::Scope;
 use toolscout_state::session::{ConversationId, SessionError, Summary, Turn, TurnEvents};
@@ -227,43 +227,25 @@ pub struct AgentAccess {
     grant: Grant,
 }
 
-impl FromRequestParts<App> for AgentAccess {
+impl<S: Send + Sync> FromRequestParts<S> for AgentAccess
+where
+    Arc<Access>: FromRef<S>,
+    Arc<DefaultCatalog>: FromRef<S>,
+{
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let ProfileGrant(grant) = ProfileGrant::from_request_parts(parts, app).await?;
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let ProfileGrant(grant) = ProfileGrant::from_request_parts(parts, state).await?;
+        let default_catalog = Arc::<DefaultCatalog>::from_ref(state);
         // For a request with a profile, access is checked when the profile is opened.
         if grant.profiles().is_empty() && !parts.headers.contains_key(PROFILE) {
-            grant.reads(&app.default_catalog)?;
+            grant.reads(default_catalog.name())?;
         }
         Ok(AgentAccess {
-            agent: configured_agent(app)?,
+            agent: configured(&default_catalog)?.default_agent().clone(),
             grant,
         })
     }
-}
-
-/// The tools of the profile of a request; `None` for those of the agent.
-///
-/// # Errors
-/// 404 and 403 for a profile that the request may not use, and those of opening its catalog.
-pub async fn question_tools(
-    app: &App,
-    grant: &Grant,
-    headers: &HeaderMap,
-) -> ApiResult<Option<QuestionTools>> {
-    let Some(chosen) = app.profiles.chosen_by_header(grant, headers)? else {
-        grant.reads(&app.default_catalog)?;
-        return Ok(None);
-    };
-    let open = chosen.open(grant).await?;
-    // The agent already searches the default catalog, so only another one is passed on.
-    let is_other = open.snapshots.catalog().name != app.default_catalog;
-    Ok(Some(QuestionTools {
-        profile: open.profile,
-        search: open.search,
-        other_catalog: is_other.then(|| Arc::new(open.snapshots) as Arc<dyn ToolSearch>),
-    }))
 }
 
 impl AgentAccess {
@@ -276,12 +258,9 @@ impl AgentAccess {
     }
 }
 
-fn configured_agent(app: &App) -> ApiResult<Agent> {
-    configured_agents(app).map(|agents| agents.default_agent().clone())
-}
-
-fn configured_agents(app: &App) -> ApiResult<&Agents> {
-    match app.agents() {
+/// The agents, where there are any and the server has started.
+fn configured(default_catalog: &DefaultCatalog) -> ApiResult<&Agents> {
+    match default_catalog.agents() {
         Some(agents) => Ok(agents),
         None => Err(ApiError::busy(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -298,13 +277,13 @@ fn configured_agents(app: &App) -> ApiResult<&Agents> {
 )]
 pub async fn show(
     ProfileGrant(grant): ProfileGrant,
-    State(app): State<App>,
+    State(default_catalog): State<Arc<DefaultCatalog>>,
 ) -> ApiResult<Json<AgentInfo>> {
     // A key that is bound to profiles may use the agent within them.
     if grant.profiles().is_empty() {
-        grant.reads(&app.default_catalog)?;
+        grant.reads(default_catalog.name())?;
     }
-    let Some(agent) = app.agent() else {
+    let Some(agent) = default_catalog.agent() else {
         return Ok(Json(AgentInfo::default()));
     };
     let config = agent.config();
@@ -332,7 +311,7 @@ pub async fn show(
 )]
 pub async fn chat(
     access: AgentAccess,
-    State(app): State<App>,
+    State(runs): State<Arc<AgentRuns>>,
     QueryString(params): QueryString<ChatParams>,
     headers: HeaderMap,
     RawBody(body): RawBody,
@@ -350,13 +329,13 @@ pub async fn chat(
     if request.detached {
         question = question.detached();
     }
-    let question = question.limited_to(question_tools(&app, &access.grant, &headers).await?);
+    let question = question.limited_to(runs.question_tools(&access.grant, &headers).await?);
     let wanted = Wanted {
         conversation: request.conversation,
         agent: one_agent(request.agent, params.agent)?,
     };
     let format = params.protocol.into();
-    start_run(&app, &access, question, wanted, format, run_id).await
+    start_run(&runs, &access, question, wanted, format, run_id).await
 }
 
 /// The agent that body and query name.
@@ -386,16 +365,17 @@ fn one_agent(body: Option<String>, query: Option<String>) -> ApiResult<Option<St
 )]
 pub async fn chat_by_query(
     access: AgentAccess,
-    State(app): State<App>,
+    State(runs): State<Arc<AgentRuns>>,
+    State(page_token): State<Arc<PageToken>>,
     QueryString(params): QueryString<StreamParams>,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
     // A page of another site does not know the key, so a request with a key needs no token.
     if access.grant.key().is_none() {
-        app.page_token.require(&params.token)?;
+        page_token.require(&params.token)?;
     }
     let question = access.question(params.query, params.identity);
-    let question = question.limited_to(question_tools(&app, &access.grant, &headers).await?);
+    let question = question.limited_to(runs.question_tools(&access.grant, &headers).await?);
     let wanted = Wanted {
         conversation: params.conversation,
         agent: params.agent,
@@ -404,7 +384,7 @@ pub async fn chat_by_query(
         Dialect::Own => Format::Compatible,
         Dialect::AgUi => Format::AgUi,
     };
-    start_run(&app, &access, question, wanted, format, None).await
+    start_run(&runs, &access, question, wanted, format, None).await
 }
 
 /// Approves or refuses a call that waits for approval. A key with the scope `approve` decides about
@@ -574,21 +554,22 @@ struct Wanted {
 
 /// Starts the run of a question and answers with its events.
 async fn start_run(
-    app: &App,
+    runs: &AgentRuns,
     access: &AgentAccess,
     question: Question,
     wanted: Wanted,
     format: Format,
     run_id: Option<String>,
 ) -> ApiResult<Response> {
-    access.grant.allows(app.agent_scope)?;
+    access.grant.allows(runs.scope)?;
     let conversation = wanted.conversation.filter(|id| !id.is_empty());
     let conversation = conversation.map(ConversationId::new).transpose()?;
     let agent = wanted.agent.filter(|name| !name.is_empty());
-    let run = start(app, &access.grant, question, agent, conversation).await?;
+    let run = runs.start(&access.grant, question, agent, conversation);
+    let run = run.await?;
     // Clients choose ids freely, so an id may not fit into a header.
     let id = HeaderValue::from_str(run.conversation().as_str()).ok();
-    let mut response = sse::respond(run, format, run_id, app.limits.heartbeat).into_response();
+    let mut response = sse::respond(run, format, run_id, runs.heartbeat).into_response();
     if let Some(id) = id {
         response.headers_mut().insert(CONVERSATION_ID, id);
     }

@@ -14,6 +14,7 @@ pub mod tools;
 pub mod words;
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -22,13 +23,16 @@ use serde::{Deserialize, Serialize};
 use toolscout_index::Summary;
 use utoipa::{IntoParams, ToSchema};
 
-use super::App;
 use super::access::{Grant, Reading, Writing};
-use super::served::{Created, OpenCatalog};
+use super::served::{Created, OpenCatalog, ServedCatalogs};
 use crate::request::error::{ApiError, ApiResult, ErrorType};
 use crate::request::extract::{self, Json, Path, QueryString};
 use crate::request::paging;
+use crate::request::threads::blocking;
 use crate::served::settings::CatalogSettings;
+use toolscout_base::cpu_pool::CpuPool;
+use toolscout_gate::usage::Recorder;
+use toolscout_state::feedback::FeedbackStore;
 use toolscout_state::shared::PushedStats;
 
 /// A catalog to create.
@@ -118,12 +122,12 @@ pub struct Count {
 )]
 pub async fn list(
     grant: Grant,
-    State(app): State<App>,
+    State(catalogs): State<Arc<ServedCatalogs>>,
     QueryString(params): QueryString<ListParams>,
 ) -> ApiResult<Json<CatalogList>> {
     let limit = paging::limit(params.limit.or(Some(paging::MAX_LIMIT)))?;
     let after: Option<String> = paging::after(params.cursor.as_deref())?;
-    let names = app.catalogs.names().await?;
+    let names = catalogs.names().await?;
     let from = match after {
         Some(after) => Bound::Excluded(after),
         None => Bound::Unbounded,
@@ -139,12 +143,12 @@ pub async fn list(
         Some(last) if has_more => Some(paging::cursor_after(last)),
         _ => None,
     };
-    let mut catalogs = Vec::with_capacity(listed.len());
+    let mut bodies = Vec::with_capacity(listed.len());
     for name in &listed {
-        catalogs.extend(CatalogBody::of_named(&app, name).await?);
+        bodies.extend(CatalogBody::of_named(&catalogs, name).await?);
     }
     Ok(Json(CatalogList {
-        catalogs,
+        catalogs: bodies,
         next_cursor,
     }))
 }
@@ -157,12 +161,12 @@ pub async fn list(
 )]
 pub async fn create(
     grant: Grant,
-    State(app): State<App>,
+    State(catalogs): State<Arc<ServedCatalogs>>,
     Json(CreateRequest { name, settings }): Json<CreateRequest>,
 ) -> ApiResult<Response> {
     grant.creates(&name)?;
     settings.validate()?;
-    let (catalog, created) = app.catalogs.create(&name).await?;
+    let (catalog, created) = catalogs.create(&name).await?;
     // Clients that do not mind use PUT.
     if created == Created::Before {
         let message = format!("the catalog {name:?} exists already");
@@ -198,11 +202,11 @@ pub async fn show(Reading(catalog): Reading) -> Json<CatalogBody> {
 )]
 pub async fn ensure(
     grant: Grant,
-    State(app): State<App>,
+    State(catalogs): State<Arc<ServedCatalogs>>,
     Path(name): Path<String>,
 ) -> ApiResult<Response> {
     grant.creates(&name)?;
-    match app.catalogs.create(&name).await? {
+    match catalogs.create(&name).await? {
         (catalog, Created::Now) => Ok(created_response(&catalog)),
         (catalog, Created::Before) => Ok(Json(CatalogBody::of(&catalog)).into_response()),
     }
@@ -216,11 +220,27 @@ pub async fn ensure(
 )]
 pub async fn delete(
     grant: Grant,
-    State(app): State<App>,
+    State(catalogs): State<Arc<ServedCatalogs>>,
+    State(feedback): State<FeedbackStore>,
+    State(usage): State<Recorder>,
     Path(name): Path<String>,
 ) -> ApiResult<StatusCode> {
     grant.writes(&name)?;
-    app.delete_catalog(name).await?;
+    let deleted = catalogs.delete(&name).await;
+    let is_gone = match &deleted {
+        Ok(()) => true,
+        // Feedback that an interrupted delete has left is deleted even then.
+        Err(error) => error.status == StatusCode::NOT_FOUND,
+    };
+    // If the catalog is still there, its feedback stays too.
+    if is_gone {
+        let forget = move || {
+            usage.forget(&name);
+            feedback.forget(&name)
+        };
+        blocking(forget).await??;
+    }
+    deleted?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -259,12 +279,12 @@ pub async fn set_settings(
 )]
 pub async fn stats(
     Reading(catalog): Reading,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
 ) -> ApiResult<Json<CatalogStats>> {
     if let Some(pushed) = catalog.pushed() {
         return pushed.stats().await.map(|stats| Json(stats.into()));
     }
-    let stats = app.cpu_pool.run(move || catalog.stats()).await??;
+    let stats = cpu_pool.run(move || catalog.stats()).await??;
     Ok(Json(CatalogStats {
         tools: stats.tools,
         servers: counts(stats.servers),
@@ -296,19 +316,19 @@ impl From<PushedStats> for CatalogStats {
 impl CatalogBody {
     /// The catalog with this name, also a damaged one; `None` if it was deleted since the names were
     /// read. Does not open it, so that a list closes no other.
-    async fn of_named(app: &App, name: &str) -> ApiResult<Option<Self>> {
-        if let Some(catalog) = app.catalogs.opened(name) {
+    async fn of_named(catalogs: &ServedCatalogs, name: &str) -> ApiResult<Option<Self>> {
+        if let Some(catalog) = catalogs.opened(name) {
             return Ok(Some(CatalogBody::of(&catalog)));
         }
-        match app.catalogs.summary(name).await {
+        match catalogs.summary(name).await {
             Ok(summary) => {
-                let damage = app.catalogs.damage(name);
+                let damage = catalogs.damage(name);
                 Ok(Some(CatalogBody::closed(name, summary, damage)))
             }
             Err(error) if error.kind == ErrorType::System => Err(error),
             // The catalog was deleted or is damaged. The list still has the others.
             Err(_) => {
-                let damage = app.catalogs.damage(name);
+                let damage = catalogs.damage(name);
                 Ok(damage.map(|reason| CatalogBody::damaged(name, reason)))
             }
         }

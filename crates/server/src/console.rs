@@ -12,7 +12,6 @@ use axum::routing::get;
 use axum::{Json, Router, middleware};
 use serde_json::{Value, json};
 
-use super::state::App;
 use crate::request::error::ApiError;
 use assets::Asset;
 
@@ -21,7 +20,7 @@ use assets::Asset;
 const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
 
 /// The routes of the page and its files.
-pub fn routes() -> Router<App> {
+pub fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     Router::new()
         .route("/", get(page))
         .route("/console/{*path}", get(file))

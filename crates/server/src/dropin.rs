@@ -16,29 +16,30 @@ pub mod passed;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{FromRequestParts as _, Request, State};
+use axum::extract::{FromRef, FromRequestParts as _, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
 use self::bodies::HeldBody;
 use self::model_routes::AZURE;
-use super::App;
-use super::access::{Grant, ProfileGrant};
-use super::mcp::HasOwnErrorBody;
-use super::served::ServedSnapshots;
 use crate::access::profiles::PROFILE;
+use crate::access::{Access, Grant, ProfileGrant};
+use crate::agent::AgentRuns;
+use crate::catalogs::calls::ToolCalls;
+use crate::mcp::HasOwnErrorBody;
 use crate::request::error::{ApiError, ApiResult};
 use crate::request::id::RequestId;
 use crate::request::threads::blocking;
+use crate::served::{ServedCatalogs, ServedSnapshots};
 use toolscout_agent::Agents;
 use toolscout_dropin::{
     self, API_KEY, AgentQuestion, AnswerBody, Dialect, DropIn, DropInAnswer, DropInRequest,
     ExtraCatalog, Failure, PassedRequest, ProviderKey, Target, Upstream, X_API_KEY, X_GOOG_API_KEY,
 };
 use toolscout_gate::usage::Place;
-use toolscout_state::keys::{self, Scope};
-
+use toolscout_gate::usage::Recorder;
+use toolscout_state::keys::{self, KeyStore, Scope};
 use toolscout_state::session::DEFAULT_AGENT;
 
 pub use agent::KnownConversations;
@@ -49,6 +50,32 @@ pub use not_served::not_served;
 pub const MAX_BODY_BYTES: usize = 64 << 20;
 /// The headers in which clients send keys.
 const KEY_HEADERS: [HeaderName; 4] = [header::AUTHORIZATION, X_API_KEY, X_GOOG_API_KEY, API_KEY];
+
+/// What answers requests to models: a provider, and the agents of this server.
+pub struct DropInEndpoint {
+    /// Passes requests to the provider; without one only agents answer.
+    pub provider: Option<DropIn>,
+    /// The agents as models.
+    pub agents: Arc<AgentRuns>,
+    /// What clients know of their conversations with agents.
+    pub conversations: KnownConversations,
+    /// The memory for bodies of requests.
+    pub bodies: BodyBudget,
+    /// Decides who may send them.
+    pub access: Arc<Access>,
+    /// Those that a request may name, to be searched besides its own tools.
+    pub catalogs: Arc<ServedCatalogs>,
+    /// Calls the tools of such a catalog.
+    pub calls: Arc<ToolCalls>,
+    /// Records the use of tools.
+    pub usage: Recorder,
+}
+
+impl FromRef<DropInEndpoint> for Arc<Access> {
+    fn from_ref(endpoint: &DropInEndpoint) -> Self {
+        Arc::clone(&endpoint.access)
+    }
+}
 
 /// Answers a request of OpenAI's chat completions with the provider's model.
 ///
@@ -62,8 +89,11 @@ const KEY_HEADERS: [HeaderName; 4] = [header::AUTHORIZATION, X_API_KEY, X_GOOG_A
         (status = "default", body = Object, description = "An error, as the provider tells its own"),
     )
 )]
-pub async fn chat_completions(State(app): State<App>, request: Request) -> Response {
-    respond(&app, Dialect::Chat, request).await
+pub async fn chat_completions(
+    State(endpoint): State<Arc<DropInEndpoint>>,
+    request: Request,
+) -> Response {
+    respond(&endpoint, Dialect::Chat, request).await
 }
 
 /// Answers a request of OpenAI's responses with the provider's model, as `/v1/chat/completions` does.
@@ -75,8 +105,8 @@ pub async fn chat_completions(State(app): State<App>, request: Request) -> Respo
         (status = "default", body = Object, description = "An error, as the provider tells its own"),
     )
 )]
-pub async fn responses(State(app): State<App>, request: Request) -> Response {
-    respond(&app, Dialect::Responses, request).await
+pub async fn responses(State(endpoint): State<Arc<DropInEndpoint>>, request: Request) -> Response {
+    respond(&endpoint, Dialect::Responses, request).await
 }
 
 /// Answers a request of Anthropic's messages with the provider's model, as `/v1/chat/completions`
@@ -89,8 +119,8 @@ pub async fn responses(State(app): State<App>, request: Request) -> Response {
         (status = "default", body = Object, description = "An error, as the provider tells its own"),
     )
 )]
-pub async fn messages(State(app): State<App>, request: Request) -> Response {
-    respond(&app, Dialect::Messages, request).await
+pub async fn messages(State(endpoint): State<Arc<DropInEndpoint>>, request: Request) -> Response {
+    respond(&endpoint, Dialect::Messages, request).await
 }
 
 /// Counts the tokens of a request of Anthropic's messages, with the tools that the model would see.
@@ -104,8 +134,11 @@ pub async fn messages(State(app): State<App>, request: Request) -> Response {
         (status = "default", body = Object, description = "An error, as the provider tells its own"),
     )
 )]
-pub async fn count_message_tokens(State(app): State<App>, request: Request) -> Response {
-    counted(&app, Dialect::Messages, request).await
+pub async fn count_message_tokens(
+    State(endpoint): State<Arc<DropInEndpoint>>,
+    request: Request,
+) -> Response {
+    counted(&endpoint, Dialect::Messages, request).await
 }
 
 /// Counts the tokens of a request of OpenAI's responses, as `/v1/messages/count_tokens` does.
@@ -117,13 +150,16 @@ pub async fn count_message_tokens(State(app): State<App>, request: Request) -> R
         (status = "default", body = Object, description = "An error, as the provider tells its own"),
     )
 )]
-pub async fn count_response_tokens(State(app): State<App>, request: Request) -> Response {
-    counted(&app, Dialect::Responses, request).await
+pub async fn count_response_tokens(
+    State(endpoint): State<Arc<DropInEndpoint>>,
+    request: Request,
+) -> Response {
+    counted(&endpoint, Dialect::Responses, request).await
 }
 
-async fn counted(app: &App, dialect: Dialect, request: Request) -> Response {
+async fn counted(endpoint: &DropInEndpoint, dialect: Dialect, request: Request) -> Response {
     let target = Target::of(dialect);
-    match answer(app, dialect, target, Wanted::Tokens, request).await {
+    match answer(endpoint, dialect, target, Wanted::Tokens, request).await {
         Ok(answer) => response_of(answer),
         Err(problem) => problem.into_response(dialect),
     }
@@ -146,9 +182,9 @@ enum Wanted {
         (status = "default", body = Object, description = "An error, as the provider tells its own"),
     )
 )]
-pub async fn models(State(app): State<App>, request: Request) -> Response {
+pub async fn models(State(endpoint): State<Arc<DropInEndpoint>>, request: Request) -> Response {
     let (mut parts, _) = headers::with_key_in_header(request).into_parts();
-    let azure = azure::azure_path(&app, &parts.uri);
+    let azure = azure::azure_path(&endpoint, &parts.uri);
     // The providers list their models at this path, in different formats. Clients of the Anthropic API say
     // which version of it they speak.
     let dialect = if headers::speaks_gemini(&parts.headers) {
@@ -159,8 +195,8 @@ pub async fn models(State(app): State<App>, request: Request) -> Response {
         Dialect::Chat
     };
     let listed = async {
-        let sender = Sender::of(&app, &mut parts).await?;
-        listed_models(&app, dialect, azure, &sender, &parts).await
+        let sender = Sender::of(&endpoint, &mut parts).await?;
+        listed_models(&endpoint, dialect, azure, &sender, &parts).await
     };
     match listed.await {
         Ok(answer) => response_of(answer),
@@ -170,16 +206,16 @@ pub async fn models(State(app): State<App>, request: Request) -> Response {
 
 /// The provider's models, and our agent where somebody chose its model.
 async fn listed_models(
-    app: &App,
+    endpoint: &DropInEndpoint,
     dialect: Dialect,
     azure: Option<String>,
     sender: &Sender,
     parts: &Parts,
 ) -> Result<DropInAnswer, Problem> {
-    let has_agent = has_agent(app);
+    let has_agent = has_agent(endpoint);
     // If `--llm` is a script, there is no provider, and the agents are the only models.
-    if app.dropin.is_none() && has_agent {
-        let agents = toolscout_dropin::agents_alone(agent_names(app));
+    if endpoint.provider.is_none() && has_agent {
+        let agents = toolscout_dropin::agents_alone(agent_names(endpoint));
         return Ok(passed::json_answer(agents));
     }
     let request = PassedRequest {
@@ -201,52 +237,54 @@ async fn listed_models(
         body: None,
         reserved: None,
     };
-    let mut listed = configured(app, None)?.models(request).await?;
+    let mut listed = configured(endpoint, None)?.models(request).await?;
     // An error of the provider is passed on unchanged.
     if let AnswerBody::Whole(list) = &listed.body
         && has_agent
         && listed.status == 200
     {
-        listed.body = AnswerBody::Whole(toolscout_dropin::add_agents(list, agent_names(app)));
+        listed.body = AnswerBody::Whole(toolscout_dropin::add_agents(list, agent_names(endpoint)));
     }
     Ok(listed)
 }
 
-async fn respond(app: &App, dialect: Dialect, request: Request) -> Response {
-    let target = azure::target(app, dialect, request.uri());
-    match answer(app, dialect, target, Wanted::Answer, request).await {
+async fn respond(endpoint: &DropInEndpoint, dialect: Dialect, request: Request) -> Response {
+    let target = azure::target(endpoint, dialect, request.uri());
+    match answer(endpoint, dialect, target, Wanted::Answer, request).await {
         Ok(answer) => response_of(answer),
         Err(problem) => problem.into_response(dialect),
     }
 }
 
 async fn answer(
-    app: &App,
+    endpoint: &DropInEndpoint,
     dialect: Dialect,
     target: Target,
     wanted: Wanted,
     request: Request,
 ) -> Result<DropInAnswer, Problem> {
     let (mut parts, body) = request.into_parts();
-    let sender = Sender::of(app, &mut parts).await?;
+    let sender = Sender::of(endpoint, &mut parts).await?;
     let (headers, query) = (parts.headers.clone(), query_for(&target, &parts.uri));
     let id = parts.extensions.get::<RequestId>().cloned();
     let HeldBody {
         bytes: body,
         reserved,
-    } = HeldBody::read(app, &parts, body).await?;
+    } = HeldBody::read(&endpoint.bodies, &parts, body).await?;
     // The model that the body names decides who answers: our agent, or a provider.
     if let Some(question) = AgentQuestion::read(dialect, &sender.owner, &body)? {
         headers::check_for_agent(&headers)?;
         // A provider does not know the agent, so the tokens are counted here.
         if wanted == Wanted::Tokens {
-            return Ok(toolscout_dropin::counted_here(&app.cpu_pool, dialect, body).await?);
+            return Ok(
+                toolscout_dropin::counted_here(&endpoint.calls.cpu_pool, dialect, body).await?,
+            );
         }
-        let answer = agent::answer(app, &sender, &headers, question).await?;
-        let ignored = headers::ignored(app.dropin.as_ref(), &headers);
+        let answer = agent::answer(endpoint, &sender, &headers, question).await?;
+        let ignored = headers::ignored(endpoint.provider.as_ref(), &headers);
         return Ok(with_ignored(answer, ignored));
     }
-    let dropin = configured(app, Some(&body))?;
+    let dropin = configured(endpoint, Some(&body))?;
     let ignored = headers::ignored(Some(&dropin), &headers);
     toolscout_dropin::check_path(&target.path)?;
     let request = DropInRequest {
@@ -254,7 +292,7 @@ async fn answer(
         target,
         id: id.map(|RequestId(id)| id).unwrap_or_default(),
         defer: headers::defer_choice(&headers)?,
-        extra: extra_catalog(app, &dropin, &sender.grant, &headers).await?,
+        extra: extra_catalog(endpoint, &dropin, &sender.grant, &headers).await?,
         owner: sender.owner,
         key: sender.key,
         headers,
@@ -287,23 +325,23 @@ fn with_ignored(mut answer: DropInAnswer, ignored: Option<HeaderValue>) -> DropI
 }
 
 /// What passes requests to a provider. `body` is that of the request, if it names a model.
-fn configured(app: &App, body: Option<&Bytes>) -> Result<DropIn, Problem> {
-    if let Some(dropin) = &app.dropin {
+fn configured(endpoint: &DropInEndpoint, body: Option<&Bytes>) -> Result<DropIn, Problem> {
+    if let Some(dropin) = &endpoint.provider {
         return Ok(dropin.clone());
     }
-    if has_agent(app)
+    if has_agent(endpoint)
         && let Some(model) = body.and_then(toolscout_dropin::requested_model)
     {
         let message = format!(
             "there is no model {model:?} here: --llm is a script, and {}; name it, or start the server with --llm URL",
-            only_models(app)
+            only_models(endpoint)
         );
         return Err(Failure::new(404, "model_not_found", message).into());
     }
-    if has_agent(app) && body.is_some() {
+    if has_agent(endpoint) && body.is_some() {
         let message = format!(
             "the body is no JSON object with a `model`; {} here",
-            only_models(app)
+            only_models(endpoint)
         );
         return Err(Failure::new(400, "invalid_request", message).into());
     }
@@ -312,15 +350,22 @@ fn configured(app: &App, body: Option<&Bytes>) -> Result<DropIn, Problem> {
 }
 
 /// The names of the agents, each of which is a model; `None` for the one that needs no name.
-fn agent_names(app: &App) -> impl Iterator<Item = Option<&str>> {
-    let agents = app.agents().into_iter().flat_map(Agents::iter);
+fn agent_names(endpoint: &DropInEndpoint) -> impl Iterator<Item = Option<&str>> {
+    let agents = endpoint
+        .agents
+        .default_catalog
+        .agents()
+        .into_iter()
+        .flat_map(Agents::iter);
     let names = agents.map(|served| served.agent.name());
     names.map(|name| (name != DEFAULT_AGENT).then_some(name))
 }
 
 /// That our agents are the only models, in words.
-fn only_models(app: &App) -> String {
-    let models: Vec<String> = agent_names(app).map(toolscout_dropin::model_of).collect();
+fn only_models(endpoint: &DropInEndpoint) -> String {
+    let models: Vec<String> = agent_names(endpoint)
+        .map(toolscout_dropin::model_of)
+        .collect();
     match &models[..] {
         [only] => format!("{only:?} is the only model"),
         models => format!("the only models are {}", models.join(", ")),
@@ -328,16 +373,16 @@ fn only_models(app: &App) -> String {
 }
 
 /// Whether our agent answers as a model: somebody chose its own.
-fn has_agent(app: &App) -> bool {
-    match app.agent() {
+fn has_agent(endpoint: &DropInEndpoint) -> bool {
+    match endpoint.agents.default_catalog.agent() {
         Some(agent) => agent.config().model_is_chosen,
         None => false,
     }
 }
 
 /// Whether any model answers here.
-fn serves_models(app: &App) -> bool {
-    app.dropin.is_some() || has_agent(app)
+fn serves_models(endpoint: &DropInEndpoint) -> bool {
+    endpoint.provider.is_some() || has_agent(endpoint)
 }
 
 /// The headers of answers that are ours.
@@ -346,15 +391,15 @@ pub fn answer_headers() -> impl Iterator<Item = HeaderName> {
 }
 
 /// Warns where requests with a key of ours would go to the provider without any key.
-pub async fn warn_of_missing_keys(app: &App) {
-    let keyless = app.dropin.as_ref().map(DropIn::keyless_providers);
+pub async fn warn_of_missing_keys(provider: Option<&DropIn>, keys: &KeyStore) {
+    let keyless = provider.map(DropIn::keyless_providers);
     let keyless = keyless.unwrap_or_default();
     if keyless.is_empty() {
         return;
     }
-    let asked = app.clone();
+    let keys = keys.clone();
     // Without keys here, clients send the provider's key themselves.
-    let in_use = blocking(move || asked.keys.is_in_use()).await;
+    let in_use = blocking(move || keys.is_in_use()).await;
     if !matches!(in_use, Ok(Ok(true))) {
         return;
     }
@@ -376,8 +421,8 @@ struct Sender {
 }
 
 impl Sender {
-    async fn of(app: &App, parts: &mut Parts) -> Result<Self, Problem> {
-        let config = app.dropin.as_ref().map(DropIn::config);
+    async fn of(endpoint: &DropInEndpoint, parts: &mut Parts) -> Result<Self, Problem> {
+        let config = endpoint.provider.as_ref().map(DropIn::config);
         let brings_own_key = config.is_some_and(|config| config.key_from_client);
         let credentials = take_credentials(&mut parts.headers);
         name_our_key(&mut parts.headers);
@@ -389,7 +434,7 @@ impl Sender {
                 }
             }
         }
-        let ProfileGrant(grant) = ProfileGrant::from_request_parts(parts, app).await?;
+        let ProfileGrant(grant) = ProfileGrant::from_request_parts(parts, endpoint).await?;
         grant.allows(Scope::Llm)?;
         let owner = match grant.key() {
             Some(_) => grant.sender(),
@@ -469,13 +514,13 @@ fn owner_by_credentials(credentials: &HeaderMap) -> String {
 
 /// The catalog that the header names, or the part of one that a profile names. The key must be for it.
 async fn extra_catalog(
-    app: &App,
+    endpoint: &DropInEndpoint,
     dropin: &DropIn,
     grant: &Grant,
     headers: &HeaderMap,
 ) -> ApiResult<Option<ExtraCatalog>> {
     if headers.contains_key(PROFILE) {
-        return extra_profile(app, dropin, grant, headers).await;
+        return extra_profile(endpoint, dropin, grant, headers).await;
     }
     let Some(name) = headers.get(headers::CATALOG) else {
         return Ok(None);
@@ -494,22 +539,25 @@ async fn extra_catalog(
     }
     let name = name.to_str().unwrap_or_default();
     grant.reads(name)?;
-    let catalog = app.catalogs.get(name).await?;
-    let caller = calls::caller(app, dropin, grant, Arc::clone(&catalog), None)?;
+    let catalog = endpoint.catalogs.get(name).await?;
+    let caller = calls::caller(&endpoint.calls, dropin, grant, Arc::clone(&catalog), None)?;
     let place = Place {
         catalog: Some(name.to_owned()),
         profile: None,
     };
     Ok(Some(ExtraCatalog {
-        search: Arc::new(ServedSnapshots::of(catalog, app.cpu_pool.clone())),
+        search: Arc::new(ServedSnapshots::of(
+            catalog,
+            endpoint.calls.cpu_pool.clone(),
+        )),
         caller,
-        usage: app.usage.clone(),
+        usage: endpoint.usage.clone(),
         origin: grant.origin(place),
     }))
 }
 
 async fn extra_profile(
-    app: &App,
+    endpoint: &DropInEndpoint,
     dropin: &DropIn,
     grant: &Grant,
     headers: &HeaderMap,
@@ -521,15 +569,21 @@ async fn extra_profile(
         let status = StatusCode::BAD_REQUEST;
         return Err(ApiError::invalid(status, "invalid_header", message));
     }
-    let Some(chosen) = app.profiles.chosen_by_header(grant, headers)? else {
+    let Some(chosen) = endpoint.agents.profiles.chosen_by_header(grant, headers)? else {
         return Ok(None);
     };
     let open = chosen.open(grant).await?;
-    let caller = calls::caller(app, dropin, grant, open.snapshots.catalog(), Some(&open))?;
+    let caller = calls::caller(
+        &endpoint.calls,
+        dropin,
+        grant,
+        open.snapshots.catalog(),
+        Some(&open),
+    )?;
     Ok(Some(ExtraCatalog {
         search: open.search,
         caller,
-        usage: app.usage.clone(),
+        usage: endpoint.usage.clone(),
         origin: grant.origin(open.profile.place()),
     }))
 }

@@ -21,16 +21,17 @@ use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolscout_index::{Searcher, ToolId};
 
-use super::App;
-use super::access::{Grant, Reading, Writing};
-use super::served::OpenCatalog;
-use super::tasks;
+use crate::access::{Grant, Reading, Writing};
+use crate::process::shutdown::Shutdown;
 use crate::request::error::{ApiError, ApiResult};
 use crate::request::extract::{Json, Path, QueryString};
 use crate::request::threads::blocking;
+use crate::served::{OpenCatalog, ServedCatalogs};
+use crate::tasks::{self, Tasks};
 use compare::Against;
 use files::{Evaluated, EvaluationFiles};
 use run::Plan;
+use toolscout_base::cpu_pool::CpuPool;
 use toolscout_eval::dataset::pasted;
 use toolscout_eval::metrics::default_depths;
 use toolscout_eval::report::{FORMAT, ReportFile};
@@ -57,18 +58,23 @@ pub struct Evaluations {
     running: Arc<Semaphore>,
     /// Held while a file is written, so that a draft that is found then is one left behind.
     writing: Mutex<()>,
-}
-
-impl Default for Evaluations {
-    fn default() -> Self {
-        Evaluations {
-            running: Arc::new(Semaphore::new(MAX_RUNNING)),
-            writing: Mutex::default(),
-        }
-    }
+    catalogs: Arc<ServedCatalogs>,
+    cpu_pool: CpuPool,
+    shutdown: Shutdown,
 }
 
 impl Evaluations {
+    /// None yet, of these catalogs. Searches run on the threads of this pool until the shutdown.
+    pub fn new(catalogs: Arc<ServedCatalogs>, cpu_pool: CpuPool, shutdown: Shutdown) -> Self {
+        Evaluations {
+            running: Arc::new(Semaphore::new(MAX_RUNNING)),
+            writing: Mutex::default(),
+            catalogs,
+            cpu_pool,
+            shutdown,
+        }
+    }
+
     /// A place among the running evaluations. It is taken before the body is read, so that the
     /// memory for bodies is bounded too.
     fn begin(&self) -> ApiResult<OwnedSemaphorePermit> {
@@ -104,9 +110,9 @@ pub struct EvaluationPath {
 )]
 pub async fn list(
     Reading(catalog): Reading,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
 ) -> ApiResult<Json<EvaluationList>> {
-    let list = app.cpu_pool.run(move || {
+    let list = cpu_pool.run(move || {
         Ok(Json(EvaluationList {
             evaluations: EvaluationFiles::of(&catalog).list()?,
             current_generation: catalog.searcher().generation(),
@@ -127,30 +133,27 @@ pub async fn list(
 )]
 pub async fn start(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(evaluations): State<Arc<Evaluations>>,
+    State(cpu_pool): State<CpuPool>,
+    State(tasks): State<Arc<Tasks>>,
     request: Request,
 ) -> ApiResult<Response> {
     // The task holds the permit until it ends.
-    let permit = app.evaluations.begin()?;
+    let permit = evaluations.begin()?;
     let Json(request) = Json::<EvaluationRequest>::from_request(request, &()).await?;
     let reading = Arc::clone(&catalog);
-    let plan = app.cpu_pool.run(move || plan_of(request, &reading));
+    let plan = cpu_pool.run(move || plan_of(request, &reading));
     let plan = plan.await??;
-    let (tasks, name, total) = (
-        Arc::clone(&app.tasks),
-        catalog.name.clone(),
-        plan.searches(),
-    );
-    let running = app.clone();
+    let (name, total) = (catalog.name.clone(), plan.searches());
     let task = tasks.start(&name, total, move |task| {
         // Set before the first search, so that the answer to the request already has the id.
         task.update(|body| body.evaluation = Some(plan.id()));
         async move {
             let _permit = permit;
-            run::run(running, catalog, plan, &task).await
+            evaluations.run(catalog, plan, &task).await
         }
     })?;
-    Ok(app.tasks.accepted(&task).await)
+    Ok(tasks.accepted(&task).await)
 }
 
 /// Keeps a report of `toolscout eval --json`, or of another server, beside the evaluations of this server.
@@ -165,20 +168,20 @@ pub async fn start(
 pub async fn send(
     Writing(catalog): Writing,
     grant: Grant,
-    State(app): State<App>,
+    State(evaluations): State<Arc<Evaluations>>,
+    State(cpu_pool): State<CpuPool>,
     QueryString(params): QueryString<SentParams>,
     request: Request,
 ) -> ApiResult<Response> {
-    let _permit = app.evaluations.begin()?;
+    let _permit = evaluations.begin()?;
     let Json(file) = Json::<sent::SentFile>::from_request(request, &()).await?;
     let reading = Arc::clone(&catalog);
-    let evaluated = app
-        .cpu_pool
+    let evaluated = cpu_pool
         .run(move || sent::evaluated(file, params, grant.sender(), &reading))
         .await??;
     // The answer leaves out the report, which the client just sent.
     let evaluation = evaluated.evaluation.clone();
-    blocking(move || app.evaluations.keep(&catalog, &evaluated)).await??;
+    blocking(move || evaluations.keep(&catalog, &evaluated)).await??;
     Ok((StatusCode::CREATED, Json(evaluation)).into_response())
 }
 
@@ -190,11 +193,11 @@ pub async fn send(
 )]
 pub async fn show(
     Reading(catalog): Reading,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     Path(EvaluationPath { id, .. }): Path<EvaluationPath>,
     QueryString(AgainstParams { against }): QueryString<AgainstParams>,
 ) -> ApiResult<Json<EvaluationBody>> {
-    let body = app.cpu_pool.run(move || {
+    let body = cpu_pool.run(move || {
         let store = EvaluationFiles::of(&catalog);
         let evaluated = store.load(&id)?;
         let against = Against::find(&store, &evaluated, against.as_deref())?;
@@ -219,12 +222,12 @@ pub async fn show(
 )]
 pub async fn report(
     Reading(catalog): Reading,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     Path(EvaluationPath { id, .. }): Path<EvaluationPath>,
     QueryString(params): QueryString<ReportParams>,
 ) -> ApiResult<Response> {
     let format = params.format.unwrap_or_default();
-    let response = app.cpu_pool.run(move || {
+    let response = cpu_pool.run(move || {
         let report = report::of(&EvaluationFiles::of(&catalog).load(&id)?, &catalog.name)?;
         Ok(match format {
             ReportFormat::Json => Json(ReportFile {
@@ -247,11 +250,11 @@ pub async fn report(
 )]
 pub async fn queries(
     Reading(catalog): Reading,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     Path(EvaluationPath { id, .. }): Path<EvaluationPath>,
     QueryString(params): QueryString<QueriesParams>,
 ) -> ApiResult<Json<QueryPage>> {
-    let page = app.cpu_pool.run(move || {
+    let page = cpu_pool.run(move || {
         let store = EvaluationFiles::of(&catalog);
         let evaluated = store.load(&id)?;
         let against = Against::find(&store, &evaluated, params.against.as_deref())?;
@@ -268,12 +271,10 @@ pub async fn queries(
 )]
 pub async fn delete(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     Path(EvaluationPath { id, .. }): Path<EvaluationPath>,
 ) -> ApiResult<StatusCode> {
-    let deleted = app
-        .cpu_pool
-        .run(move || EvaluationFiles::of(&catalog).delete(&id));
+    let deleted = cpu_pool.run(move || EvaluationFiles::of(&catalog).delete(&id));
     deleted.await??;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -11,6 +11,7 @@ mod process;
 mod request;
 mod served;
 mod access;
+mod default_catalog;
 mod tasks;
 mod catalogs;
 mod search;
@@ -18,14 +19,15 @@ mod agent;
 mod mcp;
 mod dropin;
 mod evaluations;
-mod state;
 mod admin;
 mod console;
 mod openapi;
 mod layers;
+mod state;
 mod router;
 mod server;
 
+pub use access::Exposure;
 pub use access::profiles::Profiles;
 pub use catalogs::enrich::Enriching;
 pub use mcp::McpServices;
@@ -38,4 +40,4 @@ pub use served::{
     COPIES, DefaultSearch, Elsewhere, OpenElsewhere, ServedCatalogs, ShadowedCatalog,
 };
 pub use server::{bind, serve};
-pub use state::{App, AppState, Exposure, Parts};
+pub use state::Parts;

@@ -5,13 +5,11 @@ mod messages;
 mod places;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use axum::body::{Body, HttpBody as _};
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{FromRef, FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, Method, StatusCode};
 use axum::response::Response;
@@ -22,21 +20,20 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
-use toolscout_index::{Changes, Searcher, Tool};
 
 use self::places::{Place, PlaceLimits, Sender, SessionPlaces};
-use super::App;
-use super::access::ProfileGrant;
-use super::served::OpenCatalog;
-use crate::access::profiles::OpenProfile;
+use crate::access::key_watch::KeyWatch;
+use crate::access::profiles::{OpenProfile, Profiles};
+use crate::access::{Access, ProfileGrant};
+use crate::default_catalog::DefaultCatalog;
 use crate::process::limits::Limits;
-use crate::request::error::{ApiError, ApiResult};
+use crate::request::error::{self, ApiError, ApiResult};
 use crate::request::extract::Path;
 use crate::request::threads::blocking;
+use crate::served::tokens::TokenSavings;
 use toolscout_finder::finder::ToolSearch;
 use toolscout_mcp::gateway::{Session, SessionPlace};
-use toolscout_mcp::{CatalogSink, Gateway, Principal};
-use toolscout_state::approved::ApprovedPlace;
+use toolscout_mcp::{Gateway, Principal};
 use toolscout_state::keys::Scope;
 
 /// The header that names an MCP session.
@@ -88,21 +85,27 @@ struct ProfileInPath {
     profile: Option<String>,
 }
 
-impl FromRequestParts<App> for AuthorizedCaller {
+impl<S: Send + Sync> FromRequestParts<S> for AuthorizedCaller
+where
+    Arc<Access>: FromRef<S>,
+    Arc<DefaultCatalog>: FromRef<S>,
+    Profiles: FromRef<S>,
+{
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         // A key that is bound to profiles may use this route. The profile is chosen below.
-        let ProfileGrant(grant) = ProfileGrant::from_request_parts(parts, app).await?;
-        let Path(ProfileInPath { profile: named }) = Path::from_request_parts(parts, app).await?;
+        let ProfileGrant(grant) = ProfileGrant::from_request_parts(parts, state).await?;
+        let Path(ProfileInPath { profile: named }) = Path::from_request_parts(parts, state).await?;
+        let profiles = Profiles::from_ref(state);
         let chosen = match &named {
-            Some(named) => app.profiles.chosen(&grant, Some(named))?,
-            None => app.profiles.chosen_by_header(&grant, &parts.headers)?,
+            Some(named) => profiles.chosen(&grant, Some(named))?,
+            None => profiles.chosen_by_header(&grant, &parts.headers)?,
         };
         let profile = match chosen {
             Some(profile) => Some(profile.open(&grant).await?),
             None => {
-                grant.reads(&app.default_catalog)?;
+                grant.reads(Arc::<DefaultCatalog>::from_ref(state).name())?;
                 None
             }
         };
@@ -129,11 +132,16 @@ pub async fn serve(
         sender,
         profile,
     }: AuthorizedCaller,
-    State(app): State<App>,
+    State(services): State<Arc<McpServices>>,
+    State(default_catalog): State<Arc<DefaultCatalog>>,
+    State(token_savings): State<TokenSavings>,
+    State(key_watch): State<KeyWatch>,
     request: Request,
 ) -> ApiResult<Response> {
-    let services = app.mcp()?;
-    let service = services.of(&app, profile);
+    if !default_catalog.is_open() {
+        return Err(error::not_ready());
+    }
+    let service = services.of(default_catalog.name(), &token_savings, profile);
     let (mut request, asked) = match messages::read(request, services.max_body_bytes).await {
         Ok(read) => read,
         Err(refused) => return Ok(with_own_error_body(refused)),
@@ -166,7 +174,7 @@ pub async fn serve(
     {
         let sessions = Arc::clone(&service.sessions);
         let close = async move { drop(sessions.close_session(&session).await) };
-        app.key_watch.at_end(sender.key(), place.over(), close);
+        key_watch.at_end(sender.key(), place.over(), close);
     }
     // An open stream keeps its session in use, so that it is not ended as an idle one.
     let is_stream = response.body().size_hint().exact().is_none();
@@ -215,12 +223,12 @@ impl McpServices {
     }
 
     /// Returns once the MCP servers are connected, or have had their time.
-    pub(super) async fn settled(&self) {
+    pub async fn settled(&self) {
         self.gateway.settled().await;
     }
 
     /// Warns about what rules for calls and pins name and the default catalog does not have.
-    pub(super) async fn warn_of_unknown_names(&self, pins_of_agent: Vec<String>) {
+    pub async fn warn_of_unknown_names(&self, pins_of_agent: Vec<String>) {
         let gateway = self.gateway.clone();
         let looking = blocking(move || gateway.unknown_names(&pins_of_agent));
         for line in looking.await.unwrap_or_default() {
@@ -228,7 +236,13 @@ impl McpServices {
         }
     }
 
-    fn of(&self, app: &App, profile: Option<OpenProfile>) -> Arc<McpService> {
+    /// The service of a profile, or that of the default catalog.
+    fn of(
+        &self,
+        default_catalog: &str,
+        token_savings: &TokenSavings,
+        profile: Option<OpenProfile>,
+    ) -> Arc<McpService> {
         let Some(OpenProfile {
             profile, snapshots, ..
         }) = profile
@@ -241,8 +255,8 @@ impl McpServices {
         }
         let name = profile.name().to_owned();
         let mut other: Option<Arc<dyn ToolSearch>> = None;
-        if snapshots.catalog().name != app.default_catalog {
-            other = Some(Arc::new(app.token_savings.counting(snapshots)));
+        if snapshots.catalog().name != default_catalog {
+            other = Some(Arc::new(token_savings.counting(snapshots)));
         }
         let gateway = self.gateway.with_profile(profile, other);
         let service = McpService::new(gateway, self.max_body_bytes, self.stop.clone());
@@ -272,25 +286,5 @@ impl McpService {
             protocol: StreamableHttpService::new(begin, Arc::clone(&sessions), config),
             sessions,
         }
-    }
-}
-
-#[async_trait]
-impl CatalogSink for OpenCatalog {
-    fn searcher(&self) -> Arc<Searcher> {
-        OpenCatalog::searcher(self)
-    }
-
-    fn folder(&self) -> PathBuf {
-        OpenCatalog::folder(self).to_owned()
-    }
-
-    fn approved(&self) -> ApprovedPlace {
-        OpenCatalog::approved(self)
-    }
-
-    async fn sync(&self, server: &str, tools: Vec<Tool>) -> Result<Changes, String> {
-        let synced = self.writer.sync(server, tools).await;
-        synced.map_err(|error| error.to_string())
     }
 }

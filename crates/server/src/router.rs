@@ -45,7 +45,7 @@ pub fn router(app: App) -> Router {
             app.clone(),
             key_watch::end_with_key,
         ))
-        .layer(cors(&app.allowed_origins))
+        .layer(cors(&app.allowed.origins))
         .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
         .layer(middleware::from_fn_with_state(
             app.clone(),

@@ -12,18 +12,18 @@ use toolscout_index::formats::{self, Emit};
 use toolscout_index::{Hit, Query, Results, Searcher, Tool, ToolId, search_options_of};
 use tracing::{Instrument as _, Span};
 
-use self::feedback::identity;
-use super::App;
+use self::feedback::{Feedback, identity};
 use super::access::{Grant, Reading};
 use super::served::OpenCatalog;
 use crate::request::error::{ApiError, ApiResult};
 use crate::request::extract::{Json, QueryString};
 use crate::request::id::RequestId;
-use crate::served::tokens::Source;
+use crate::served::tokens::{Source, TokenSavings};
 use toolscout_base::budget;
-use toolscout_base::telemetry::traces;
+use toolscout_base::cpu_pool::CpuPool;
+use toolscout_base::telemetry::{Metrics, traces};
 use toolscout_gate::usage::shadow::{ComparedSearch, Shown};
-use toolscout_gate::usage::{Origin, Place, SearchUse};
+use toolscout_gate::usage::{Origin, Place, Recorder, SearchUse};
 use toolscout_state::feedback::{SearchContext, Signer};
 use wire::{
     BudgetReport, DegradedReport, NoMatchReport, SearchAnswer, SearchHit, SearchParams, TookMs,
@@ -31,6 +31,21 @@ use wire::{
 };
 
 pub use wire::{SearchFilter, SearchRequest};
+
+/// What a search needs besides its catalog. Cheap to clone.
+#[derive(Clone)]
+pub struct SearchParts {
+    /// Where it runs.
+    pub cpu_pool: CpuPool,
+    /// Signs its answer, so that feedback can refer to it.
+    pub feedback: Arc<Feedback>,
+    /// Count it.
+    pub metrics: Arc<Metrics>,
+    /// Records it.
+    pub usage: Recorder,
+    /// Counts the tokens that it saves.
+    pub token_savings: TokenSavings,
+}
 
 /// Searches a catalog.
 #[utoipa::path(
@@ -42,7 +57,7 @@ pub use wire::{SearchFilter, SearchRequest};
 pub async fn search(
     grant: Grant,
     Reading(catalog): Reading,
-    State(app): State<App>,
+    State(parts): State<SearchParts>,
     RequestId(request_id): RequestId,
     Json(request): Json<SearchRequest>,
 ) -> ApiResult<Json<SearchAnswer>> {
@@ -52,9 +67,9 @@ pub async fn search(
         catalog.reach(generation).await?;
     }
     let searcher = catalog.searcher_for(&prepared.query).await?;
-    let recorded = RecordedSearch::begin(&app, &grant, &catalog, &prepared, &request_id);
+    let recorded = RecordedSearch::begin(&parts, &grant, &catalog, &prepared, &request_id);
     let store_is_away = catalog.store_problem().is_some();
-    let signer = app.feedback.signer();
+    let signer = parts.feedback.signer();
     let span = recorded.span.clone();
     let run = move || {
         let context = SearchContext {
@@ -64,12 +79,13 @@ pub async fn search(
         };
         prepared.run(&searcher, &signer, &context)
     };
-    let outcome = app.cpu_pool.run(run).instrument(span).await;
-    let (mut answer, results) = outcome.inspect_err(|_| app.metrics.rejected("search_queue"))??;
+    let outcome = parts.cpu_pool.run(run).instrument(span).await;
+    let (mut answer, results) =
+        outcome.inspect_err(|_| parts.metrics.rejected("search_queue"))??;
     if answer.degraded.is_none() && store_is_away {
         answer.degraded = Some(DegradedReport::store_unreachable(&recorded.served));
     }
-    recorded.finish(&app, &answer, &results);
+    recorded.finish(&parts, &answer, &results);
     Ok(Json(answer))
 }
 
@@ -89,7 +105,7 @@ struct RecordedSearch {
 
 impl RecordedSearch {
     fn begin(
-        app: &App,
+        parts: &SearchParts,
         grant: &Grant,
         catalog: &OpenCatalog,
         prepared: &PreparedSearch,
@@ -100,12 +116,12 @@ impl RecordedSearch {
             profile: None,
         };
         let mut compared = None;
-        if !prepared.is_trial && app.usage.is_compared(&place) {
+        if !prepared.is_trial && parts.usage.is_compared(&place) {
             compared = Some((prepared.query.clone(), request_id.to_owned()));
         }
         RecordedSearch {
             origin: grant.origin(place),
-            queries: app.usage.queries(prepared.query.texts()),
+            queries: parts.usage.queries(prepared.query.texts()),
             compared,
             format: prepared.output.as_ref().map(|output| output.format),
             is_trial: prepared.is_trial,
@@ -114,23 +130,26 @@ impl RecordedSearch {
         }
     }
 
-    fn finish(self, app: &App, answer: &SearchAnswer, results: &Results) {
-        app.metrics.search(results);
+    fn finish(self, parts: &SearchParts, answer: &SearchAnswer, results: &Results) {
+        parts.metrics.search(results);
         if self.is_trial {
             return;
         }
         if let Some(query) = self.compared {
-            app.usage
+            parts
+                .usage
                 .compare(compared(self.origin.clone(), query, results));
         }
         let format = self.format;
-        app.usage
+        parts
+            .usage
             .searched(search_use(self.origin, self.queries, results, format));
         if let Some(format) = format {
             let tools = results.hits.iter().filter(|hit| hit.kind.is_tool());
             let tools = tools.map(|hit| hit.tool.shared());
             let shown = answer.budget.as_ref().map(|budget| budget.tokens);
-            app.token_savings
+            parts
+                .token_savings
                 .count(Source::Search, self.served, tools.collect(), format, shown);
         }
         traces::record_search(&self.span, results);
@@ -146,7 +165,7 @@ impl RecordedSearch {
 pub async fn search_by_query(
     grant: Grant,
     catalog: Reading,
-    state: State<App>,
+    state: State<SearchParts>,
     id: RequestId,
     QueryString(params): QueryString<SearchParams>,
 ) -> ApiResult<Json<SearchAnswer>> {
@@ -162,7 +181,7 @@ pub async fn search_by_query(
 pub async fn search_default(
     grant: Grant,
     catalog: Reading,
-    state: State<App>,
+    state: State<SearchParts>,
     id: RequestId,
     request: Json<SearchRequest>,
 ) -> ApiResult<Json<SearchAnswer>> {

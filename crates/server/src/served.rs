@@ -41,6 +41,7 @@ use crate::process::limits::Limits;
 use crate::request::error::{ApiError, ApiResult, generation_not_reached, unknown_catalog};
 use crate::request::threads::blocking;
 use toolscout_base::allocator;
+use toolscout_base::cpu_pool::CpuPool;
 use toolscout_base::embed_cache::{CachedEmbedder, QueryVectors};
 use toolscout_base::telemetry::Metrics;
 use toolscout_state::approved::ApprovedPlace;
@@ -140,6 +141,24 @@ impl OpenCatalog {
         match &self.shared {
             Some(shared) => Ok(shared.catalog.forget_memory(what)?),
             None => Ok(self.memory().forget(what)?),
+        }
+    }
+
+    /// Changes its usage memory: on a thread for CPU work, since requests are embedded, or on one that may wait
+    /// for the store.
+    ///
+    /// # Errors
+    /// Those of the change; 503 while too much CPU work waits.
+    pub async fn change_memory<T: Send + 'static>(
+        self: Arc<Self>,
+        cpu_pool: &CpuPool,
+        change: impl FnOnce(&OpenCatalog) -> ApiResult<T> + Send + 'static,
+    ) -> ApiResult<T> {
+        let waits = self.shared.is_some();
+        let change = move || change(&self);
+        match waits {
+            true => blocking(change).await?,
+            false => cpu_pool.run(change).await?,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Binding the address, and serving until the shutdown.
 
 mod connection;
+mod lifecycle;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,9 +10,10 @@ use anyhow::{Context as _, bail};
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 
-use super::state::{App, Exposure, Parts};
+use crate::access::Exposure;
 use crate::process::shutdown::Shutdown;
 use crate::router::router;
+use crate::state::{App, Parts};
 use toolscout_state::keys::{KeyError, KeyStore};
 
 /// Binds the address, unless that would open a server without keys to a network. `keys` opens the
@@ -56,7 +58,7 @@ pub async fn serve(listener: TcpListener, parts: Parts, shutdown: Shutdown) -> a
     );
     // Connections are accepted meanwhile, so that /livez and /readyz answer from the start.
     let opening = async {
-        let opened = app.open_catalogs().await;
+        let opened = lifecycle::open_catalogs(&app).await;
         // Without this the server would accept connections and never become ready.
         if opened.is_err() {
             shutdown.trigger();
@@ -65,6 +67,6 @@ pub async fn serve(listener: TcpListener, parts: Parts, shutdown: Shutdown) -> a
     };
     let ((), opened) = tokio::join!(connections, opening);
     // Only after the last request, since its changes may still be queued.
-    app.close().await;
+    lifecycle::close(&app).await;
     opened
 }

@@ -18,9 +18,9 @@ use toolscout_gate::gate::Gate;
 /// Names the profile of a request.
 pub const PROFILE: HeaderName = HeaderName::from_static("x-toolscout-profile");
 
-/// The profiles of the settings, by name.
-#[derive(Default)]
-pub struct Profiles(BTreeMap<String, Arc<ServedProfile>>);
+/// The profiles of the settings, by name. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Profiles(Arc<BTreeMap<String, Arc<ServedProfile>>>);
 
 /// A profile, and its catalog since the first request that used it.
 pub struct ServedProfile {
@@ -66,7 +66,7 @@ impl Profiles {
             };
             by_name.insert(name, Arc::new(served));
         }
-        Profiles(by_name)
+        Profiles(Arc::new(by_name))
     }
 
     /// The names of all profiles.

@@ -2,6 +2,7 @@
 //! the same store, as `toolscout keys`.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::extract::State;
@@ -10,13 +11,13 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::App;
-use crate::access::Grant;
+use crate::access::profiles::Profiles;
+use crate::access::{Exposure, Grant};
 use crate::request::error::{ApiError, ApiResult};
 use crate::request::extract::{Json, Path, QueryString};
 use crate::request::paging;
 use crate::request::threads::blocking;
-use crate::state::Exposure;
+use crate::served::ServedCatalogs;
 use toolscout_state::keys::{Catalogs, Key, KeyError, KeyStore, NewKey, Scope};
 
 /// Most valid keys.
@@ -145,14 +146,14 @@ pub struct KeyPage {
 )]
 pub async fn list(
     grant: Grant,
-    State(app): State<App>,
+    State(keys): State<KeyStore>,
     QueryString(params): QueryString<PageParams>,
 ) -> ApiResult<Json<KeyPage>> {
     grant.operates()?;
     let limit = paging::limit(params.limit)?;
     let after: Option<(u64, String)> = paging::after(params.cursor.as_deref())?;
-    let keys = with_store(&app, KeyStore::list).await?;
-    Ok(Json(page(keys, after, limit, &grant)))
+    let listed = with_store(&keys, KeyStore::list).await?;
+    Ok(Json(page(listed, after, limit, &grant)))
 }
 
 /// Creates an API key. The answer is the only one that has it whole. Needs an admin key for all
@@ -167,17 +168,19 @@ pub async fn list(
 )]
 pub async fn create(
     grant: Grant,
-    State(app): State<App>,
+    State(keys): State<KeyStore>,
+    State(catalogs): State<Arc<ServedCatalogs>>,
+    State(profiles): State<Profiles>,
+    State(exposure): State<Exposure>,
     Json(request): Json<KeyRequest>,
 ) -> ApiResult<Response> {
     grant.operates()?;
     let wanted = Wanted::of(request)?;
     // A key may be created before its catalogs, so unknown names are only reported.
-    let known = app.catalogs.names().await?;
+    let known = catalogs.names().await?;
     let unknown_catalogs = wanted.not_among(&known);
-    let unknown_profiles = wanted.unknown_profiles(app.profiles.names());
-    let exposure = app.exposure;
-    let made = with_store(&app, move |store| wanted.create(store, exposure)).await??;
+    let unknown_profiles = wanted.unknown_profiles(profiles.names());
+    let made = with_store(&keys, move |store| wanted.create(store, exposure)).await??;
     tracing::info!(id = made.key.id, scopes = %made.key.scopes, catalogs = %made.key.catalogs, by = grant.sender(), "key created");
     // The answer has the secret, so it must not be cached.
     let headers = [
@@ -201,11 +204,11 @@ pub async fn create(
 )]
 pub async fn show(
     grant: Grant,
-    State(app): State<App>,
+    State(keys): State<KeyStore>,
     Path(id): Path<String>,
 ) -> ApiResult<Json<KeyBody>> {
     grant.operates()?;
-    let key = find(&app, &id).await?;
+    let key = find(&keys, &id).await?;
     Ok(Json(KeyBody::of(key, &grant)))
 }
 
@@ -217,13 +220,13 @@ pub async fn show(
 )]
 pub async fn revoke(
     grant: Grant,
-    State(app): State<App>,
+    State(keys): State<KeyStore>,
     Path(id): Path<String>,
     QueryString(params): QueryString<RevokeParams>,
 ) -> ApiResult<Json<KeyBody>> {
     grant.operates()?;
     let wanted = id.clone();
-    let revoked = with_store(&app, move |store| {
+    let revoked = with_store(&keys, move |store| {
         let now = SystemTime::now();
         Ok(match params.force {
             true => store.revoke(&wanted, now),
@@ -233,7 +236,7 @@ pub async fn revoke(
     revoked.await?.map_err(refused)?;
     tracing::info!(id, by = grant.sender(), "key revoked");
     // Read again, since the answer shows the time of the revocation.
-    let key = find(&app, &id).await?;
+    let key = find(&keys, &id).await?;
     Ok(Json(KeyBody::of(key, &grant)))
 }
 
@@ -435,19 +438,19 @@ fn page(mut keys: Vec<Key>, after: Option<(u64, String)>, limit: usize, grant: &
 ///
 /// # Errors
 /// 404 when there is none.
-async fn find(app: &App, id: &str) -> ApiResult<Key> {
+async fn find(keys: &KeyStore, id: &str) -> ApiResult<Key> {
     let wanted = id.to_owned();
-    let found = with_store(app, move |store| store.get(&wanted)).await?;
+    let found = with_store(keys, move |store| store.get(&wanted)).await?;
     found.ok_or_else(|| unknown(id))
 }
 
 /// Uses the store off the async threads.
 async fn with_store<T: Send + 'static>(
-    app: &App,
+    keys: &KeyStore,
     work: impl FnOnce(&KeyStore) -> Result<T, KeyError> + Send + 'static,
 ) -> ApiResult<T> {
-    let app = app.clone();
-    Ok(blocking(move || work(&app.keys)).await??)
+    let keys = keys.clone();
+    Ok(blocking(move || work(&keys)).await??)
 }
 
 fn unknown(id: &str) -> ApiError {

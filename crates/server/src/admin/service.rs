@@ -1,16 +1,22 @@
 //! The state of the service: health, version and metrics.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::access::Grant;
-use crate::dropin;
+use super::gauges::Gauges;
+use crate::access::{Access, Grant};
+use crate::dropin::{self, DropInEndpoint};
+use crate::process::descriptors;
+use crate::process::shutdown::Shutdown;
 use crate::request::error::{ApiError, ApiResult};
 use crate::request::extract::Json;
-use crate::state::App;
+use crate::served::ServedCatalogs;
+use toolscout_state::shared::SharedStore;
 
 const PROMETHEUS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -27,13 +33,51 @@ pub struct Health {
     store: Option<&'static str>,
 }
 
-impl Health {
-    fn of(app: &App) -> Self {
-        let damaged = app.catalogs.damaged().len();
-        let is_away = app
-            .store
-            .as_ref()
-            .is_some_and(|store| store.problem().is_some());
+/// Looks at the health of the server. Cheap to clone.
+#[derive(Clone)]
+pub struct HealthCheck {
+    /// Knows whether the catalogs are open.
+    pub access: Arc<Access>,
+    /// Knows which of them are damaged.
+    pub catalogs: Arc<ServedCatalogs>,
+    /// The store of the catalogs, if several nodes share one.
+    pub store: Option<Arc<dyn SharedStore>>,
+    /// File descriptors that the process may open.
+    pub descriptors: Option<u64>,
+    /// From then on no request is taken.
+    pub shutdown: Shutdown,
+}
+
+impl HealthCheck {
+    /// Passes if the server takes requests.
+    ///
+    /// # Errors
+    /// 503 until the catalogs are open, during the shutdown, and when file descriptors run out.
+    fn require_ready(&self) -> ApiResult<()> {
+        if self.shutdown.is_triggered() {
+            return Err(ApiError::shutting_down());
+        }
+        self.access.require_ready()?;
+        // Without descriptors nothing can be accepted or opened, so load balancers should use another
+        // server.
+        if let Some(limit) = self.descriptors
+            && descriptors::are_nearly_used(limit)
+        {
+            let message =
+                "the server has nearly used up its file descriptors; raise its limit (`ulimit -n`)";
+            return Err(ApiError::busy(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "descriptors_low",
+                message,
+            ));
+        }
+        Ok(())
+    }
+
+    fn health(&self) -> Health {
+        let damaged = self.catalogs.damaged().len();
+        let store = self.store.as_ref();
+        let is_away = store.is_some_and(|store| store.problem().is_some());
         Health {
             status: "ok",
             damaged_catalogs: (damaged > 0).then_some(damaged),
@@ -65,15 +109,15 @@ pub async fn livez() -> Json<Health> {
 /// Ready for requests: the catalogs are open, file descriptors are left, and the server is not
 /// shutting down.
 #[utoipa::path(get, path = "/readyz", tag = "service", responses((status = 200, body = Health, description = "The server takes requests")))]
-pub async fn readyz(State(app): State<App>) -> ApiResult<Json<Health>> {
-    app.require_ready()?;
-    Ok(Json(Health::of(&app)))
+pub async fn readyz(State(check): State<HealthCheck>) -> ApiResult<Json<Health>> {
+    check.require_ready()?;
+    Ok(Json(check.health()))
 }
 
 /// The same as `/readyz`, under the name that some load balancers expect.
 #[utoipa::path(get, path = "/healthz", tag = "service", responses((status = 200, body = Health, description = "The server takes requests")))]
-pub async fn healthz(app: State<App>) -> ApiResult<Json<Health>> {
-    readyz(app).await
+pub async fn healthz(check: State<HealthCheck>) -> ApiResult<Json<Health>> {
+    readyz(check).await
 }
 
 /// The name and version of the running program.
@@ -90,21 +134,22 @@ pub async fn version() -> Json<Version> {
     get, path = "/metrics", tag = "service",
     responses((status = 200, body = String, content_type = "application/openmetrics-text", description = "The metrics"))
 )]
-pub async fn metrics(grant: Grant, State(app): State<App>) -> ApiResult<Response> {
+pub async fn metrics(grant: Grant, State(gauges): State<Gauges>) -> ApiResult<Response> {
     grant.operates()?;
-    app.measure_catalogs();
-    app.measure_servers();
-    Ok(([(header::CONTENT_TYPE, PROMETHEUS)], app.metrics.encode()).into_response())
+    gauges.measure_catalogs();
+    gauges.measure_servers();
+    let figures = gauges.metrics.encode();
+    Ok(([(header::CONTENT_TYPE, PROMETHEUS)], figures).into_response())
 }
 
 /// Answers a path that is not a route, in the words of the API whose clients ask there.
 pub async fn unmatched(
-    State(app): State<App>,
+    State(endpoint): State<Arc<DropInEndpoint>>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    match dropin::not_served(&app, StatusCode::NOT_FOUND, &method, &uri, &headers) {
+    match dropin::not_served(&endpoint, StatusCode::NOT_FOUND, &method, &uri, &headers) {
         Some(of_provider) => of_provider,
         None => no_route().into_response(),
     }
@@ -112,13 +157,13 @@ pub async fn unmatched(
 
 /// Answers a method that the route does not have, in the words of the API whose clients ask there.
 pub async fn other_method(
-    State(app): State<App>,
+    State(endpoint): State<Arc<DropInEndpoint>>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
     let status = StatusCode::METHOD_NOT_ALLOWED;
-    match dropin::not_served(&app, status, &method, &uri, &headers) {
+    match dropin::not_served(&endpoint, status, &method, &uri, &headers) {
         Some(of_provider) => of_provider,
         None => ApiError::of_status(status).into_response(),
     }

@@ -2,25 +2,61 @@
 //! what else an operator looks at.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
 
 use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::App;
+use super::gauges::Gauges;
 use crate::access::Grant;
-use crate::catalogs::stream;
+use crate::agent::Runs;
+use crate::catalogs::stream::{self, Streams};
+use crate::process::limits::Limits;
 use crate::request::error::ApiResult;
 use crate::request::extract::Json;
-use crate::served::tokens::{SavedTokens, Source};
-use crate::tasks;
+use crate::served::tokens::{SavedTokens, Source, TokenSavings};
+use crate::tasks::{self, Tasks};
 use toolscout_base::clock::unix_ms;
+use toolscout_base::cpu_pool::CpuPool;
 use toolscout_base::telemetry::latencies::{BOUNDS_S, Buckets};
 use toolscout_base::telemetry::{Metrics, process};
 use toolscout_state::shared::{SharedStore, StoreFigures};
 
 /// The stage of all stages together.
 const TOTAL: &str = "total";
+
+/// When the server was started.
+#[derive(Clone, Copy, Debug)]
+pub struct Started {
+    pub at: SystemTime,
+    pub clock: Instant,
+}
+
+impl Started {
+    /// Now.
+    pub fn now() -> Self {
+        Started {
+            at: SystemTime::now(),
+            clock: Instant::now(),
+        }
+    }
+}
+
+/// Where the figures are. Cheap to clone.
+#[derive(Clone)]
+pub struct StatsSources {
+    /// The figures that `/metrics` has too.
+    pub gauges: Gauges,
+    pub started: Started,
+    pub limits: Arc<Limits>,
+    pub cpu_pool: CpuPool,
+    pub token_savings: TokenSavings,
+    pub tasks: Arc<Tasks>,
+    pub streams: Arc<Streams>,
+    pub runs: Runs,
+}
 
 /// The figures of a server since it was started.
 #[derive(Debug, Serialize, ToSchema)]
@@ -244,25 +280,33 @@ pub struct TokenStats {
     get, path = "/v1/stats", operation_id = "server_stats", tag = "service",
     responses((status = 200, body = ServerStats, description = "The figures"))
 )]
-pub async fn show(grant: Grant, State(app): State<App>) -> ApiResult<Json<ServerStats>> {
+pub async fn show(
+    grant: Grant,
+    State(sources): State<StatsSources>,
+) -> ApiResult<Json<ServerStats>> {
     grant.operates()?;
     // These gauges are computed on demand, as for `/metrics`.
-    app.measure_catalogs();
-    let metrics = &app.metrics;
+    sources.gauges.measure_catalogs();
+    let Gauges {
+        metrics,
+        catalogs,
+        store,
+        ..
+    } = &sources.gauges;
     Ok(Json(ServerStats {
         version: env!("CARGO_PKG_VERSION"),
-        started_at_ms: unix_ms(app.started.at),
-        uptime_s: app.started.clock.elapsed().as_secs_f64(),
+        started_at_ms: unix_ms(sources.started.at),
+        uptime_s: sources.started.clock.elapsed().as_secs_f64(),
         memory_bytes: process::resident_bytes(),
         requests: RequestStats::of(metrics),
         searches: SearchStats::of(metrics),
         refused: counts(metrics.refused.all(), |labels| labels.reason),
-        queues: queues(&app),
+        queues: queues(&sources),
         catalogs: CatalogsStats {
             open: gauge(metrics.catalogs.get()),
-            open_limit: app.limits.max_open_catalogs as u64,
-            open_bytes: app.catalogs.open_bytes(),
-            open_bytes_limit: app.limits.max_open_bytes,
+            open_limit: sources.limits.max_open_catalogs as u64,
+            open_bytes: catalogs.open_bytes(),
+            open_bytes_limit: sources.limits.max_open_bytes,
             tools: gauge(metrics.tools.get()),
             pending_embeddings: gauge(metrics.pending_embeddings.get()),
         },
@@ -271,8 +315,8 @@ pub async fn show(grant: Grant, State(app): State<App>) -> ApiResult<Json<Server
             misses: metrics.cache.misses.get(),
         },
         feedback: metrics.feedback.get(),
-        tokens: TokenStats::of(&app),
-        store: app.store.as_deref().map(StoreStats::of),
+        tokens: TokenStats::of(&sources),
+        store: store.as_deref().map(StoreStats::of),
     }))
 }
 
@@ -385,24 +429,28 @@ impl Bucket {
 }
 
 impl TokenStats {
-    fn of(app: &App) -> Self {
-        let turns = app.agent().map(|agent| agent.tool_tokens());
+    fn of(sources: &StatsSources) -> Self {
+        let turns = sources
+            .gauges
+            .default_catalog
+            .agent()
+            .map(|agent| agent.tool_tokens());
         let turns = turns.unwrap_or_default();
         TokenStats {
-            search: app.token_savings.read(Source::Search),
-            mcp: app.token_savings.read(Source::Mcp),
+            search: sources.token_savings.read(Source::Search),
+            mcp: sources.token_savings.read(Source::Mcp),
             agent: SavedTokens {
                 answers: turns.turns,
                 catalog_tokens: turns.catalog,
                 answered_tokens: turns.shown,
             },
-            left_out: app.token_savings.left_out(),
+            left_out: sources.token_savings.left_out(),
         }
     }
 }
 
-fn queues(app: &App) -> Vec<QueueStats> {
-    let (limits, metrics) = (&app.limits, &app.metrics);
+fn queues(sources: &StatsSources) -> Vec<QueueStats> {
+    let (limits, metrics) = (&sources.limits, &sources.gauges.metrics);
     let running = |name, running: u64, limit: Option<usize>| QueueStats {
         name,
         running: Some(running),
@@ -418,7 +466,7 @@ fn queues(app: &App) -> Vec<QueueStats> {
         waiting_limit: limit.map(|limit| limit as u64),
     };
     // Searches have both: some run on the threads and others wait.
-    let (busy, threads) = (app.cpu_pool.busy() as u64, limits.search_threads);
+    let (busy, threads) = (sources.cpu_pool.busy() as u64, limits.search_threads);
     vec![
         running("requests", gauge(metrics.in_flight.get()), None),
         running(
@@ -442,15 +490,19 @@ fn queues(app: &App) -> Vec<QueueStats> {
         ),
         running(
             "tasks",
-            app.tasks.running() as u64,
+            sources.tasks.running() as u64,
             Some(tasks::MAX_RUNNING),
         ),
         running(
             "loads",
-            app.streams.running() as u64,
+            sources.streams.running() as u64,
             Some(stream::MAX_STREAMS),
         ),
-        running("agent_runs", app.runs.count() as u64, Some(limits.max_runs)),
+        running(
+            "agent_runs",
+            sources.runs.count() as u64,
+            Some(limits.max_runs),
+        ),
         waiting("embeddings", metrics.pending_embeddings.get(), None),
     ]
 }

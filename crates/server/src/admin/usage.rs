@@ -9,13 +9,12 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::App;
 use crate::access::{Grant, Writing};
 use crate::request::error::{ApiError, ApiResult};
 use crate::request::extract::{Json, QueryString};
 use crate::request::paging;
 use crate::request::threads::blocking;
-use crate::served::OpenCatalog;
+use crate::served::{OpenCatalog, ServedCatalogs};
 use toolscout_base::clock::{date, day_of, millis, unix_ms};
 use toolscout_gate::usage::missed::{Missed, MissedGroup, QUERIES_ARE_OFF};
 use toolscout_gate::usage::report::{
@@ -303,12 +302,12 @@ pub struct UseOfCaller {
 )]
 pub async fn list(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(reports): State<UsageReports>,
     QueryString(params): QueryString<UsageParams>,
 ) -> ApiResult<Json<UsagePage>> {
     let limit = paging::limit(params.limit)?;
     let after: Option<String> = paging::after(params.cursor.as_deref())?;
-    let reader = Reader::of(&app, params.since_days)?;
+    let reader = reports.reader(params.since_days)?;
     let (server, sort) = (params.server, params.sort);
     let page = blocking(move || reader.page(&catalog.name, server.as_deref(), sort, after, limit));
     Ok(Json(page.await??))
@@ -323,7 +322,7 @@ pub async fn list(
 )]
 pub async fn unused(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(reports): State<UsageReports>,
     QueryString(params): QueryString<UnusedParams>,
 ) -> ApiResult<Json<UnusedPage>> {
     let limit = paging::limit(params.limit)?;
@@ -336,7 +335,7 @@ pub async fn unused(
         );
         return Err(ApiError::unprocessable("pushed_down", message));
     }
-    let reader = Reader::of(&app, params.since_days)?;
+    let reader = reports.reader(params.since_days)?;
     let page = blocking(move || reader.unused(&catalog, params.server.as_deref(), after, limit));
     Ok(Json(page.await?.map_err(ApiError::internal)?))
 }
@@ -350,12 +349,12 @@ pub async fn unused(
 )]
 pub async fn missed(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(reports): State<UsageReports>,
     QueryString(params): QueryString<MissedParams>,
 ) -> ApiResult<Json<MissedPage>> {
     let limit = paging::limit(params.limit)?;
     let after: Option<String> = paging::after(params.cursor.as_deref())?;
-    let reader = Reader::of(&app, params.since_days)?;
+    let reader = reports.reader(params.since_days)?;
     let page = blocking(move || reader.missed(&catalog.name, after, limit));
     Ok(Json(page.await??))
 }
@@ -368,9 +367,9 @@ pub async fn missed(
 )]
 pub async fn forget_missed(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(reports): State<UsageReports>,
 ) -> ApiResult<Json<ForgottenRequests>> {
-    let reader = Reader::of(&app, None)?;
+    let reader = reports.reader(None)?;
     // Of any day: the period is for reports alone.
     let forgotten = blocking(move || reader.usage()?.forget_missed(&catalog.name)).await?;
     match forgotten {
@@ -389,10 +388,10 @@ pub async fn forget_missed(
 )]
 pub async fn shadow(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(reports): State<UsageReports>,
     QueryString(params): QueryString<ShadowParams>,
 ) -> ApiResult<Json<ShadowAnswer>> {
-    let reader = Reader::of(&app, params.since_days)?;
+    let reader = reports.reader(params.since_days)?;
     let shadow = match reader.shadow_of(&catalog.name) {
         Some(shadow) => shadow.clone(),
         None => {
@@ -415,11 +414,11 @@ pub async fn shadow(
 )]
 pub async fn overview(
     grant: Grant,
-    State(app): State<App>,
+    State(reports): State<UsageReports>,
     QueryString(params): QueryString<OverviewParams>,
 ) -> ApiResult<Json<UsageOverview>> {
     grant.operates()?;
-    let reader = Reader::of(&app, params.since_days)?;
+    let reader = reports.reader(params.since_days)?;
     let overview = blocking(move || reader.overview()).await?;
     Ok(Json(overview.map_err(ApiError::internal)?))
 }
@@ -432,22 +431,36 @@ struct Reader {
     period: Period,
 }
 
-impl Reader {
-    fn of(app: &App, since_days: Option<u32>) -> ApiResult<Self> {
+/// Reads what is recorded of the use of tools. Cheap to clone.
+#[derive(Clone)]
+pub struct UsageReports {
+    /// Records it on this node.
+    pub recorder: Recorder,
+    /// Their data directory has the record.
+    pub catalogs: Arc<ServedCatalogs>,
+    /// Has the records of the other nodes.
+    pub store: Option<Arc<dyn SharedStore>>,
+}
+
+impl UsageReports {
+    /// A reader of so many days.
+    fn reader(self, since_days: Option<u32>) -> ApiResult<Reader> {
         let days = since_days.unwrap_or(DEFAULT_DAYS);
         if !(1..=MAX_DAYS).contains(&days) {
             let message = format!("since_days is {days}, it must be from 1 to {MAX_DAYS}");
             return Err(ApiError::unprocessable("invalid_value", message));
         }
         Ok(Reader {
-            recorder: app.usage.clone(),
-            data: app.catalogs.data().to_owned(),
-            store: app.store.clone(),
+            recorder: self.recorder,
+            data: self.catalogs.data().to_owned(),
+            store: self.store,
             // Use is recorded by whole days.
             period: Period::last(days, day_of(unix_ms(SystemTime::now()))),
         })
     }
+}
 
+impl Reader {
     fn shadow_of(&self, catalog: &str) -> Option<&Shadow> {
         let shadow = self.recorder.shadow()?;
         (shadow.identity().catalog == catalog).then_some(shadow)

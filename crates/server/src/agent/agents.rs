@@ -1,12 +1,14 @@
 //! The agents of a server: which there are, and which of them answers a question.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::MAX_MODEL_CHARS;
-use crate::App;
 use crate::access::ProfileGrant;
+use crate::default_catalog::DefaultCatalog;
 use crate::request::error::{ApiError, ApiResult};
 use crate::request::extract::Json;
 use toolscout_agent::{Agent, Agents, ServedAgent};
@@ -56,12 +58,12 @@ impl From<&ServedAgent> for AgentEntry {
 )]
 pub async fn list(
     ProfileGrant(grant): ProfileGrant,
-    State(app): State<App>,
+    State(default_catalog): State<Arc<DefaultCatalog>>,
 ) -> ApiResult<Json<AgentList>> {
     if grant.profiles().is_empty() {
-        grant.reads(&app.default_catalog)?;
+        grant.reads(default_catalog.name())?;
     }
-    let agents = app.agents().into_iter().flat_map(Agents::iter);
+    let agents = default_catalog.agents().into_iter().flat_map(Agents::iter);
     Ok(Json(AgentList {
         agents: agents.map(AgentEntry::from).collect(),
     }))

@@ -1,16 +1,56 @@
 //! Calls that wait for a person: those of the agent's runs, and those of MCP clients that cannot ask
 //! their own person.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::App;
 use crate::access::{Grant, ProfileGrant};
-use crate::request::error::{ApiError, ApiResult};
+use crate::default_catalog::DefaultCatalog;
+use crate::request::error::{ApiError, ApiResult, store_unavailable};
 use crate::request::extract::{Json, Path};
-use toolscout_gate::gate::{Answer, WaitingApproval};
+use toolscout_base::principal::OwnerScope;
+use toolscout_gate::gate::{Answer, Approvals, WaitingApproval};
 use toolscout_state::keys::Scope;
+
+/// The calls that wait for a person: of MCP clients, and of the runs of agents.
+pub struct WaitingCalls {
+    /// Those of MCP clients.
+    pub of_clients: Arc<Approvals>,
+    /// Its agent knows those of runs.
+    pub default_catalog: Arc<DefaultCatalog>,
+}
+
+impl WaitingCalls {
+    /// Those within this scope that wait here, the most urgent first.
+    fn within(&self, scope: &OwnerScope) -> Vec<WaitingApproval> {
+        let mut waiting = self.of_clients.waiting_within(scope);
+        if let Some(agent) = self.default_catalog.agent() {
+            waiting.extend(agent.waiting_approvals(scope));
+        }
+        waiting.sort_by_key(|waiting| waiting.open.expires_in_ms);
+        waiting
+    }
+
+    /// Decides about one of them. Returns whether it still waited.
+    ///
+    /// # Errors
+    /// 503 if the call may wait on another node and the store cannot be reached.
+    async fn decide(&self, scope: &OwnerScope, id: &str, answer: Answer) -> ApiResult<bool> {
+        if self.of_clients.answer(scope, id, answer.clone()) {
+            return Ok(true);
+        }
+        match self.default_catalog.agent() {
+            Some(agent) => agent
+                .answer_approval_anywhere(scope, id, answer)
+                .await
+                .map_err(store_unavailable),
+            None => Ok(false),
+        }
+    }
+}
 
 /// Calls that wait for a person.
 #[derive(Debug, Serialize, ToSchema)]
@@ -44,10 +84,10 @@ pub struct DecidedApproval {
 )]
 pub async fn list(
     ProfileGrant(grant): ProfileGrant,
-    State(app): State<App>,
+    State(waiting): State<Arc<WaitingCalls>>,
 ) -> Json<WaitingApprovals> {
     Json(WaitingApprovals {
-        approvals: app.waiting_approvals(&grant.owner_scope()),
+        approvals: waiting.within(&grant.owner_scope()),
     })
 }
 
@@ -61,17 +101,14 @@ pub async fn list(
 )]
 pub async fn decide(
     ProfileGrant(grant): ProfileGrant,
-    State(app): State<App>,
+    State(waiting): State<Arc<WaitingCalls>>,
     Path(id): Path<String>,
     Json(decision): Json<ApprovalDecision>,
 ) -> ApiResult<Json<DecidedApproval>> {
     grant.allows(Scope::Approve)?;
     let ApprovalDecision { approve, reason } = decision;
     let answer = decision_of(&grant, approve, reason);
-    if app
-        .decide_approval(&grant.owner_scope(), &id, answer)
-        .await?
-    {
+    if waiting.decide(&grant.owner_scope(), &id, answer).await? {
         return Ok(Json(DecidedApproval { approved: approve }));
     }
     let message = format!(

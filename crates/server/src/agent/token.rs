@@ -4,6 +4,8 @@
 //! server's own or of an allowed origin can read the answer of another request. So a token from
 //! such an answer proves the origin of the page.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Serialize;
@@ -11,7 +13,6 @@ use subtle::ConstantTimeEq;
 use utoipa::ToSchema;
 
 use super::AgentAccess;
-use crate::App;
 use crate::request::error::{ApiError, ApiResult};
 use crate::request::extract::Json;
 use toolscout_state::keys::{KeyError, random_secret};
@@ -59,8 +60,8 @@ pub struct TokenBody {
     post, path = "/v1/agent/token", operation_id = "agent_token", tag = "agent",
     responses((status = 200, body = TokenBody, description = "The token"))
 )]
-pub async fn show(_: AgentAccess, State(app): State<App>) -> Json<TokenBody> {
+pub async fn show(_: AgentAccess, State(token): State<Arc<PageToken>>) -> Json<TokenBody> {
     Json(TokenBody {
-        token: app.page_token.0.clone(),
+        token: token.0.clone(),
     })
 }

@@ -1,6 +1,7 @@
 //! Calling one tool by hand, through the gate that the agent's calls pass.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::extract::State;
@@ -12,12 +13,13 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::tools::find_tool;
-use crate::App;
 use crate::access::{Grant, Reading};
+use crate::default_catalog::DefaultCatalog;
 use crate::request::error::ApiResult;
 use crate::request::extract::Json;
 use crate::served::{OpenCatalog, ServedSnapshots};
 use toolscout_agent::AgentConfig;
+use toolscout_base::cpu_pool::CpuPool;
 use toolscout_finder::finder::snapshot::SnapshotSource as _;
 use toolscout_gate::gate::{
     Answer, ApprovalRequest, Approver, Call, Caller, Change, CheckedCall, Class, Decision,
@@ -25,10 +27,53 @@ use toolscout_gate::gate::{
 };
 use toolscout_gate::tools::{Callable, ErrorCode, Status, ToolResult, Toolset};
 use toolscout_gate::usage::Place;
+use toolscout_mcp::gateway::Ledgers;
 use toolscout_state::keys::Scope;
 
 /// The route, whose answers may take as long as a call does.
 pub const PATH: &str = "/v1/catalogs/{catalog}/calls";
+
+/// What calls pass through that no agent makes.
+pub struct ToolCalls {
+    /// Judges each of them.
+    pub gate: Arc<Gate>,
+    /// Counts them against the limits of a run.
+    pub ledgers: Ledgers,
+    /// Its tools alone can be called.
+    pub default_catalog: Arc<DefaultCatalog>,
+    /// Checks arguments.
+    pub cpu_pool: CpuPool,
+}
+
+/// The limits of such a call.
+#[derive(Clone, Copy, Debug)]
+pub struct CallLimits {
+    /// How long it may take.
+    pub timeout: Duration,
+    /// What is kept of its result.
+    pub max_result_bytes: usize,
+}
+
+impl ToolCalls {
+    /// The limits of the agent. Without one, those of an agent by default apply.
+    pub fn limits(&self) -> CallLimits {
+        let defaults = AgentConfig::default();
+        let agent = self.default_catalog.agent();
+        let config = agent.map_or(&defaults, |agent| agent.config());
+        CallLimits {
+            timeout: config.call_timeout,
+            max_result_bytes: config.run.max_result_bytes,
+        }
+    }
+
+    /// The tools of this catalog, and what calls them.
+    pub fn directory_of(&self, catalog: Arc<OpenCatalog>) -> TrialDirectory {
+        TrialDirectory {
+            toolset: self.default_catalog.toolset_of(&catalog),
+            snapshots: ServedSnapshots::of(catalog, self.cpu_pool.clone()),
+        }
+    }
+}
 
 /// A call of one tool.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -128,19 +173,18 @@ pub struct CallResult {
 pub async fn call(
     Reading(catalog): Reading,
     grant: Grant,
-    State(app): State<App>,
+    State(calls): State<Arc<ToolCalls>>,
     Json(request): Json<CallRequest>,
 ) -> ApiResult<Json<CallAnswer>> {
     grant.allows(Scope::Call)?;
     // Looked up before the gate is asked, so that a wrong id gives a 404 and not a refused call.
-    let tool = find_tool(&app.cpu_pool, &catalog, &request.tool).await?;
-    let gate = Arc::clone(&app.gate);
+    let tool = find_tool(&calls.cpu_pool, &catalog, &request.tool).await?;
     let place = Place {
         catalog: Some(catalog.name.clone()),
         profile: None,
     };
     let trial = Trial {
-        directory: TrialDirectory::of(&app, catalog),
+        directory: calls.directory_of(catalog),
         caller: Caller {
             place,
             who: grant.sender(),
@@ -152,7 +196,7 @@ pub async fn call(
         tool,
         arguments: request.arguments,
     };
-    let (trial, checked) = trial.check(&app, &gate).await?;
+    let (trial, checked) = trial.check(&calls).await?;
     if request.dry_run {
         return Ok(Json(trial.dry_run(checked)));
     }
@@ -164,7 +208,7 @@ pub async fn call(
         }
         grant.allows(Scope::Approve)?;
     }
-    Ok(Json(trial.call(&app, &gate, checked, approval).await))
+    Ok(Json(trial.call(&calls, checked, approval).await))
 }
 
 /// A call that is tried out.
@@ -177,9 +221,9 @@ struct Trial {
 
 impl Trial {
     /// Checks the call off the async threads: schemas of strangers may be large.
-    async fn check(self, app: &App, gate: &Arc<Gate>) -> ApiResult<(Self, CheckedCall)> {
-        let gate = Arc::clone(gate);
-        let checking = app.cpu_pool.run(move || {
+    async fn check(self, calls: &ToolCalls) -> ApiResult<(Self, CheckedCall)> {
+        let gate = Arc::clone(&calls.gate);
+        let checking = calls.cpu_pool.run(move || {
             let checked = gate.check(&self.caller, &self.tool, self.arguments.clone());
             (self, checked)
         });
@@ -230,16 +274,8 @@ impl Trial {
     }
 
     /// Makes the call if the gate lets it pass.
-    async fn call(
-        self,
-        app: &App,
-        gate: &Gate,
-        checked: CheckedCall,
-        approval: String,
-    ) -> CallAnswer {
-        // Without an agent, the limits of an agent by default apply.
-        let defaults = AgentConfig::default();
-        let config = app.agent().map_or(&defaults, |agent| agent.config());
+    async fn call(self, calls: &ToolCalls, checked: CheckedCall, approval: String) -> CallAnswer {
+        let limits = calls.limits();
         let approver = GivenApproval {
             trial: &self,
             call: Uuid::now_v7().to_string(),
@@ -247,10 +283,10 @@ impl Trial {
         };
         let context = GateContext {
             caller: &self.caller,
-            ledger: &app.ledgers.of(&self.caller.who),
+            ledger: &calls.ledgers.of(&self.caller.who),
             directory: &self.directory,
             approver: &approver,
-            call_timeout: config.call_timeout,
+            call_timeout: limits.timeout,
         };
         // The gate checks the call again, since rules and the definition may have changed since the
         // first check.
@@ -260,9 +296,9 @@ impl Trial {
             arguments: self.arguments.clone(),
             is_plan_step: false,
         };
-        let passed = gate.pass(context, call).await;
+        let passed = calls.gate.pass(context, call).await;
         // Cut to the length that the agent's model would read.
-        let result = passed.result.truncated(config.run.max_result_bytes);
+        let result = passed.result.truncated(limits.max_result_bytes);
         let outcome = match result.error_code {
             // A rule may have turned the call into a dry run.
             _ if passed.report.applied_rule.decision == Decision::DryRun => CallOutcome::DryRun,
@@ -334,19 +370,9 @@ impl Approver for GivenApproval<'_> {
 }
 
 /// The tools of a catalog, and what calls those of the default one.
-pub(crate) struct TrialDirectory {
+pub struct TrialDirectory {
     snapshots: ServedSnapshots,
     toolset: Option<Arc<dyn Toolset>>,
-}
-
-impl TrialDirectory {
-    /// The tools of this catalog.
-    pub(crate) fn of(app: &App, catalog: Arc<OpenCatalog>) -> Self {
-        TrialDirectory {
-            toolset: app.toolset_of(&catalog),
-            snapshots: ServedSnapshots::of(catalog, app.cpu_pool.clone()),
-        }
-    }
 }
 
 impl Directory for TrialDirectory {

@@ -5,17 +5,20 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
+use tokio_util::task::TaskTracker;
 use toolscout_index::{Searcher, ToolId};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::App;
 use crate::access::{Grant, Reading, Writing};
+use crate::default_catalog::DefaultCatalog;
 use crate::request::error::{ApiError, ApiResult};
 use crate::request::extract::{self, Json, QueryString};
 use crate::request::paging;
 use crate::request::threads::blocking;
 use crate::request::wire::ToolBody;
 use crate::served::OpenCatalog;
+use toolscout_gate::gate::Gate;
+use toolscout_mcp::Pool;
 use toolscout_mcp::changes::BLOCKED_BY_PERSON;
 use toolscout_mcp::inspect::{Finding, OtherTools};
 use toolscout_mcp::review::{self, Review, ReviewError, Reviewed, Verdict};
@@ -162,7 +165,9 @@ pub async fn list(
 pub async fn review(
     Writing(catalog): Writing,
     grant: Grant,
-    State(app): State<App>,
+    State(default_catalog): State<Arc<DefaultCatalog>>,
+    State(gate): State<Arc<Gate>>,
+    State(background): State<TaskTracker>,
     Json(request): Json<ReviewRequest>,
 ) -> ApiResult<Json<ReviewAnswer>> {
     // Checked before the task starts, so that a mistake is answered at once.
@@ -170,8 +175,11 @@ pub async fn review(
     let who = grant.sender();
     // A task of its own, so that a client that disconnects does not leave the catalog without the
     // decision.
-    let tasks = app.background.clone();
-    let deciding = tasks.spawn(async move { decide(&app, catalog, review, who).await });
+    let deciding = async move {
+        let pool = default_catalog.pool_of(&catalog);
+        decide(pool, &gate, catalog, review, who).await
+    };
+    let deciding = background.spawn(deciding);
     match deciding.await {
         Ok(decided) => decided.map(Json),
         Err(error) => Err(ApiError::internal(error)),
@@ -212,12 +220,12 @@ impl ReviewRequest {
 }
 
 async fn decide(
-    app: &App,
+    pool: Option<&Pool>,
+    gate: &Gate,
     catalog: Arc<OpenCatalog>,
     review: Review,
     who: String,
 ) -> ApiResult<ReviewAnswer> {
-    let pool = app.pool_of(&catalog);
     let mut servers: BTreeSet<String> = review.accept_all.clone();
     for id in review.verdicts.keys() {
         servers.insert(id.server().to_owned());
@@ -241,7 +249,7 @@ async fn decide(
         }
     }
     // Recorded before the catalog is written: the decision stands even if that fails.
-    record(app, &catalog.name, &reviewed, &who);
+    record(gate, &catalog.name, &reviewed, &who);
     let generation = write(&catalog, &reviewed).await?;
     Ok(ReviewAnswer {
         accepted: ids_of(&reviewed, Verdict::Accept),
@@ -276,9 +284,9 @@ async fn write(catalog: &OpenCatalog, reviewed: &Reviewed) -> ApiResult<u64> {
 
 /// Writes the decisions to the audit log. They are stored already, so a log that fails does not undo
 /// them.
-fn record(app: &App, catalog: &str, reviewed: &Reviewed, who: &str) {
+fn record(gate: &Gate, catalog: &str, reviewed: &Reviewed, who: &str) {
     for tool in &reviewed.tools {
-        if let Err(error) = app.gate.record(&tool.audited(catalog, who)) {
+        if let Err(error) = gate.record(&tool.audited(catalog, who)) {
             tracing::error!(%error, "a decision about a tool was not written to the audit log");
         }
     }

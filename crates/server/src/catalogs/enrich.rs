@@ -17,14 +17,16 @@ use serde::{Deserialize, Serialize};
 use toolscout_index::{Query, Searcher};
 use utoipa::ToSchema;
 
-use crate::App;
 use crate::access::{Grant, Reading, Writing};
+use crate::process::shutdown::Shutdown;
 use crate::request::error::{ApiError, ApiResult};
 use crate::request::extract::{Json, QueryString};
+use crate::served::ServedCatalogs;
 use crate::served::held::HeldText;
-use crate::tasks;
+use crate::tasks::{self, Tasks};
 use account::{Account, busy};
 use toolscout_base::config::{EnrichMode, EnrichSettings};
+use toolscout_base::cpu_pool::CpuPool;
 use toolscout_finder::enrich::measure::{FOUND_WITHIN, Measured, measure};
 use toolscout_finder::enrich::wanted::Wanted;
 use toolscout_finder::enrich::{self, Batch, DEFAULT_BATCH};
@@ -102,6 +104,17 @@ impl Enriching {
             )),
         }
     }
+}
+
+/// What writing texts takes. Cheap to clone.
+#[derive(Clone)]
+pub struct TextWriter {
+    /// The model, and what it may spend.
+    pub enriching: Arc<Enriching>,
+    /// The catalogs that texts are written for.
+    pub catalogs: Arc<ServedCatalogs>,
+    /// Ends what is written.
+    pub shutdown: Shutdown,
 }
 
 fn not_offered(code: &'static str, message: &str) -> ApiError {
@@ -282,22 +295,22 @@ impl From<Measured> for EnrichMeasure {
 )]
 pub async fn state(
     Reading(catalog): Reading,
-    State(app): State<App>,
+    State(TextWriter { enriching, .. }): State<TextWriter>,
+    State(cpu_pool): State<CpuPool>,
 ) -> ApiResult<Json<EnrichState>> {
     // The bound is for all catalogs together, so the tokens of all of them count.
-    let tokens_today = app.enriching.account.spent().await?;
+    let tokens_today = enriching.account.spent().await?;
     let (held, held_texts) = catalog.held.all();
     Ok(Json(EnrichState {
-        mode: app.enriching.settings.mode(),
-        model: app
-            .enriching
+        mode: enriching.settings.mode(),
+        model: enriching
             .model
             .as_ref()
             .map(|model| model.name().to_owned()),
         tools: catalog.tool_count(),
-        with_texts: catalog.count_texts(&app.cpu_pool).await?,
+        with_texts: catalog.count_texts(&cpu_pool).await?,
         pending_embeddings: catalog.searcher().pending_embeddings(),
-        tokens_a_day: app.enriching.settings.tokens_a_day,
+        tokens_a_day: enriching.settings.tokens_a_day,
         tokens_today,
         held,
         held_texts,
@@ -321,42 +334,39 @@ pub async fn state(
 pub async fn start(
     grant: Grant,
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(writer): State<TextWriter>,
+    State(cpu_pool): State<CpuPool>,
+    State(tasks): State<Arc<Tasks>>,
     Json(request): Json<EnrichRequest>,
 ) -> ApiResult<Response> {
-    let wanted = request.wanted(&app.enriching.wanted)?;
+    let wanted = request.wanted(&writer.enriching.wanted)?;
     // Before anything is paid for that cannot be stored.
     catalog.keeps_tools()?;
     if request.dry_run {
         let searcher = catalog.with_texts(request.tools()).await?;
         // Counting the tokens of all definitions takes a while.
-        let estimate = app
-            .cpu_pool
-            .run(move || estimate(&request.batches(&searcher, &wanted)));
+        let estimate = cpu_pool.run(move || estimate(&request.batches(&searcher, &wanted)));
         return Ok(Json(estimate.await?).into_response());
     }
     // A dry run sends nothing, so only from here on the key needs `llm`.
-    let model = Arc::clone(app.enriching.model()?);
+    let model = Arc::clone(writer.enriching.model()?);
     grant.allows(Scope::Llm)?;
     // Reserved before the tools are read, so that two requests do not ask about the same tools.
-    let reserved = app.enriching.account.reserve().ok_or_else(busy)?;
+    let reserved = writer.enriching.account.reserve().ok_or_else(busy)?;
     let searcher = catalog.with_texts(request.tools()).await?;
-    let batches = app
-        .cpu_pool
-        .run(move || request.batches(&searcher, &wanted));
+    let batches = cpu_pool.run(move || request.batches(&searcher, &wanted));
     let batches = batches.await?;
     // Progress is counted in tools, of which a batch has several.
     let total = batches.iter().map(|batch| batch.tools.len()).sum();
     let work = Work {
-        app: app.clone(),
+        writer,
         catalog: Arc::clone(&catalog),
         model,
         batches,
         reserved,
     };
-    let tasks = Arc::clone(&app.tasks);
     let task = tasks.start(&catalog.name, total, |task| work.run_as_task(task))?;
-    Ok(app.tasks.accepted(&task).await)
+    Ok(tasks.accepted(&task).await)
 }
 
 /// Measures what the texts of a catalog are worth, and names the tools whose descriptions help least.
@@ -367,10 +377,10 @@ pub async fn start(
 )]
 pub async fn measured(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
+    State(shutdown): State<Shutdown>,
     QueryString(params): QueryString<MeasureParams>,
 ) -> ApiResult<Json<EnrichMeasure>> {
-    let shutdown = app.shutdown.clone();
     let servers: Vec<String> = params.server.into_iter().collect();
     let read = catalog.with_texts(TextsOf {
         servers: servers.clone(),
@@ -380,7 +390,7 @@ pub async fn measured(
         ..TextsOf::default()
     });
     let read = read.await?;
-    let measured = app.cpu_pool.run(move || {
+    let measured = cpu_pool.run(move || {
         let searcher_for = |query: &Query| catalog.wait_for_searcher(query);
         // The time starts here, since the request may have waited for a thread.
         let end = Instant::now() + MEASURING_TIME;

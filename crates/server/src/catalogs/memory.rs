@@ -9,12 +9,12 @@ use toolscout_index::ToolId;
 use toolscout_index::memory::{Deletion, Entry, MAX_ENTRIES, Switch};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::App;
 use crate::access::Writing;
 use crate::request::error::{ApiError, ApiResult};
 use crate::request::extract::{Json, QueryString};
 use crate::request::paging;
 use crate::served::OpenCatalog;
+use toolscout_base::cpu_pool::CpuPool;
 
 /// A page of the list of entries.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -93,12 +93,12 @@ pub struct Forgotten {
 )]
 pub async fn list(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     QueryString(params): QueryString<PageParams>,
 ) -> ApiResult<Json<MemoryPage>> {
     let limit = paging::limit(params.limit)?;
     let after: Option<(String, String)> = paging::after(params.cursor.as_deref())?;
-    let page = app.cpu_pool.run(move || page(&catalog, after, limit));
+    let page = cpu_pool.run(move || page(&catalog, after, limit));
     Ok(Json(page.await??))
 }
 
@@ -111,12 +111,12 @@ pub async fn list(
 )]
 pub async fn switch(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     Json(MemorySwitch { enabled }): Json<MemorySwitch>,
 ) -> ApiResult<Json<MemorySwitch>> {
     let switch = if enabled { Switch::On } else { Switch::Off };
-    app.change_memory(move || catalog.switch_memory(switch))
-        .await?;
+    let switching = move |catalog: &OpenCatalog| catalog.switch_memory(switch);
+    catalog.change_memory(&cpu_pool, switching).await?;
     Ok(Json(MemorySwitch { enabled }))
 }
 
@@ -126,10 +126,12 @@ pub async fn switch(
     params(("catalog" = String, Path, description = "The catalog's name")),
     responses((status = 200, content_type = "application/x-ndjson", body = String, description = "One entry per line"))
 )]
-pub async fn export(Writing(catalog): Writing, State(app): State<App>) -> ApiResult<Response> {
+pub async fn export(
+    Writing(catalog): Writing,
+    State(cpu_pool): State<CpuPool>,
+) -> ApiResult<Response> {
     // All at once, since a memory has a bounded number of entries.
-    let entries = app
-        .cpu_pool
+    let entries = cpu_pool
         .run(move || catalog.memory().entries(None, MAX_ENTRIES))
         .await??;
     let mut lines = String::new();
@@ -149,7 +151,7 @@ pub async fn export(Writing(catalog): Writing, State(app): State<App>) -> ApiRes
 )]
 pub async fn forget(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     QueryString(params): QueryString<ForgetParams>,
 ) -> ApiResult<Json<Forgotten>> {
     let what = match (params.tool, params.query) {
@@ -162,9 +164,8 @@ pub async fn forget(
             return Err(ApiError::unprocessable("invalid_value", message));
         }
     };
-    let forgotten = app
-        .change_memory(move || catalog.forget_memory(&what))
-        .await?;
+    let forgetting = move |catalog: &OpenCatalog| catalog.forget_memory(&what);
+    let forgotten = catalog.change_memory(&cpu_pool, forgetting).await?;
     Ok(Json(Forgotten { forgotten }))
 }
 

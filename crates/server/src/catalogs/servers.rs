@@ -10,11 +10,11 @@ use toolscout_index::{Filter, Tool};
 use utoipa::ToSchema;
 
 use super::changes::undecided;
-use super::tools::body::{all_valid, read_tools};
+use super::tools::body::{BulkBodies, all_valid};
 use super::tools::load::runs_as_task;
 use super::tools::{LoadParams, to_strings};
-use crate::App;
 use crate::access::{Reading, Writing};
+use crate::default_catalog::DefaultCatalog;
 use crate::request::error::ApiResult;
 use crate::request::extract::{Json, Path};
 use crate::request::threads::blocking;
@@ -102,16 +102,17 @@ pub struct ConnectionBody {
 )]
 pub async fn list(
     Reading(catalog): Reading,
-    State(app): State<App>,
+    State(default_catalog): State<Arc<DefaultCatalog>>,
+    State(cpu_pool): State<CpuPool>,
 ) -> ApiResult<Json<ServerList>> {
     let mut servers = Servers::default();
-    if let Some(pool) = app.pool_of(&catalog) {
+    if let Some(pool) = default_catalog.pool_of(&catalog) {
         servers.add_connections(pool.statuses());
     }
     let own = Arc::clone(&catalog);
     servers.add_changes(&blocking(move || undecided(&own)).await??);
     Ok(Json(
-        servers.with_tools(&catalog, &app.cpu_pool).await?.listed(),
+        servers.with_tools(&catalog, &cpu_pool).await?.listed(),
     ))
 }
 
@@ -197,19 +198,20 @@ impl From<Status> for ConnectionBody {
 )]
 pub async fn sync(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(bodies): State<Arc<BulkBodies>>,
+    State(tasks): State<Arc<Tasks>>,
     Path(ServerPath { server, .. }): Path<ServerPath>,
     request: Request,
 ) -> ApiResult<Response> {
     let options = LoadParams::of_server(&server).read_options();
     // Cloned, since reading the body consumes the request.
     let headers = request.headers().clone();
-    let parsed = read_tools(&app, request, options).await?;
+    let parsed = bodies.read(request, options).await?;
     let warnings: Vec<ToolWarning> = parsed.warnings.iter().map(ToolWarning::from).collect();
     // Tools that are not in the body are removed, so an invalid item must not be skipped.
     let tools = all_valid(parsed)?;
     if runs_as_task(tools.len(), &headers) {
-        return start_sync(&app.tasks, catalog, server, tools, warnings).await;
+        return start_sync(&tasks, catalog, server, tools, warnings).await;
     }
     let written = catalog
         .writer

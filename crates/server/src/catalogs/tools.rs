@@ -15,14 +15,15 @@ use toolscout_index::formats::{KnownServers, ReadOptions};
 use toolscout_index::{Filter, Kind, Tool, ToolId};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::App;
+use self::body::BulkBodies;
+use super::stream::Streams;
 use crate::access::{Reading, Writing};
 use crate::request::error::{ApiError, ApiResult};
 use crate::request::extract::{self, Json, Path, QueryString};
 use crate::request::paging;
 use crate::request::wire::{ChangeCounts, ItemResult, ItemStatus, ToolBody, ToolWarning};
 use crate::served::OpenCatalog;
-use crate::tasks;
+use crate::tasks::{self, Tasks};
 use toolscout_base::cpu_pool::CpuPool;
 use toolscout_finder::finder::model_names;
 use toolscout_state::catalog_writer::{Change, Written};
@@ -214,7 +215,9 @@ pub async fn list(
 )]
 pub async fn upsert(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(bodies): State<Arc<BulkBodies>>,
+    State(streams): State<Arc<Streams>>,
+    State(tasks): State<Arc<Tasks>>,
     QueryString(params): QueryString<LoadParams>,
     request: Request,
 ) -> ApiResult<Response> {
@@ -228,16 +231,16 @@ pub async fn upsert(
     match extract::media_type(request.headers())?.as_str() {
         // A stream may be longer than any body, and each line is answered on its own.
         "application/x-ndjson" | "application/ndjson" | "application/jsonl" => {
-            app.streams.upsert(catalog, options, request.into_body())
+            streams.upsert(catalog, options, request.into_body())
         }
         _ => {
             // Cloned, since reading the body consumes the request.
             let headers = request.headers().clone();
-            let parsed = body::read_tools(&app, request, options).await?;
+            let parsed = bodies.read(request, options).await?;
             if !skip_invalid {
                 body::require_valid_item(&parsed)?;
             }
-            load::upsert(&app.tasks, &catalog, parsed, &headers).await
+            load::upsert(&tasks, &catalog, parsed, &headers).await
         }
     }
 }
@@ -269,14 +272,14 @@ pub async fn show(
 )]
 pub async fn put(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(bodies): State<Arc<BulkBodies>>,
     Path(ItemPath { id, .. }): Path<ItemPath>,
     request: Request,
 ) -> ApiResult<Response> {
     let id = ToolId::parse(&id)?;
     // The server is taken from the path, whatever the body says.
     let options = LoadParams::of_server(id.server()).read_options();
-    let tool = body::only_tool(body::read_tools(&app, request, options).await?, &id)?;
+    let tool = body::only_tool(bodies.read(request, options).await?, &id)?;
     let Written {
         changes,
         generation,

@@ -13,9 +13,8 @@ use parking_lot::Mutex;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::{Problem, Sender};
-use crate::App;
-use crate::agent::{StartedRun, question_tools, start};
+use super::{DropInEndpoint, Problem, Sender};
+use crate::agent::StartedRun;
 use toolscout_agent::{Event, Question};
 use toolscout_base::clock::unix_ms;
 use toolscout_base::printable;
@@ -54,14 +53,15 @@ impl KnownConversations {
 
 /// Answers a question to the agent.
 pub async fn answer(
-    app: &App,
+    endpoint: &DropInEndpoint,
     sender: &Sender,
     headers: &HeaderMap,
     question: AgentQuestion,
 ) -> Result<DropInAnswer, Problem> {
-    let tools = question_tools(app, &sender.grant, headers).await?;
+    let tools = endpoint.agents.question_tools(&sender.grant, headers);
+    let tools = tools.await?;
     let continued = question.continued.as_ref();
-    let conversation = continued.and_then(|key| app.agent_conversations.get(key));
+    let conversation = continued.and_then(|key| endpoint.conversations.get(key));
     // The request has only the last question, so without the conversation the rest would be missing.
     if conversation.is_none()
         && let Some(id) = &question.previous_id
@@ -72,12 +72,15 @@ pub async fn answer(
         .asked_by(sender.grant.sender())
         .limited_to(tools);
     let agent = question.agent.clone();
-    let run = start(app, &sender.grant, asked, agent, conversation).await?;
+    let run = endpoint
+        .agents
+        .start(&sender.grant, asked, agent, conversation);
+    let run = run.await?;
     let created_s = (unix_ms(SystemTime::now()) / 1000).unsigned_abs();
     let answering = Answering {
-        known: app.agent_conversations.clone(),
+        known: endpoint.conversations.clone(),
         answer: AgentAnswer::to(&question, Uuid::now_v7().simple().to_string(), created_s),
-        heartbeat: app.limits.heartbeat,
+        heartbeat: endpoint.agents.heartbeat,
         question,
         run,
         problem: None,

@@ -3,15 +3,15 @@
 
 use axum::http::Uri;
 
-use crate::App;
-use crate::dropin::model_routes::AZURE;
+use super::DropInEndpoint;
+use super::model_routes::AZURE;
 use toolscout_dropin::{Dialect, Target, Upstream};
 
 /// Where a request of OpenAI's API goes. With Azure as a provider it goes to the path that it came
 /// to, and else to the path of OpenAI.
-pub fn target(app: &App, dialect: Dialect, uri: &Uri) -> Target {
+pub fn target(endpoint: &DropInEndpoint, dialect: Dialect, uri: &Uri) -> Target {
     let target = Target::of(dialect);
-    match azure_path(app, uri) {
+    match azure_path(endpoint, uri) {
         Some(path) => Target {
             upstream: Upstream::Azure,
             path,
@@ -22,10 +22,10 @@ pub fn target(app: &App, dialect: Dialect, uri: &Uri) -> Target {
 }
 
 /// The path below Azure's base URL, if the request goes there.
-pub fn azure_path(app: &App, uri: &Uri) -> Option<String> {
+pub fn azure_path(endpoint: &DropInEndpoint, uri: &Uri) -> Option<String> {
     let path = uri.path().strip_prefix(AZURE)?;
-    let has_azure = app
-        .dropin
+    let has_azure = endpoint
+        .provider
         .as_ref()
         .is_some_and(|dropin| dropin.has(Upstream::Azure));
     (has_azure && path.starts_with('/')).then(|| path.to_owned())

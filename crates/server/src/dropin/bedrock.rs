@@ -1,12 +1,13 @@
 //! Amazon Bedrock's Converse. The path names the model and what is asked of it.
 
+use std::sync::Arc;
+
 use axum::extract::{Request, State};
 use axum::response::Response;
 
 use super::bodies::HeldBody;
 use super::passed::pass_on;
-use super::{Problem, Sender, Wanted, answer, response_of};
-use crate::App;
+use super::{DropInEndpoint, Problem, Sender, Wanted, answer, response_of};
 use toolscout_dropin::{Dialect, DropInAnswer, Target, Upstream};
 
 /// Answers a request of Bedrock's Converse with the provider's model, as `/v1/chat/completions` does.
@@ -18,9 +19,18 @@ use toolscout_dropin::{Dialect, DropInAnswer, Target, Upstream};
         (status = "default", body = Object, description = "An error, as the provider tells its own"),
     )
 )]
-pub async fn converse(State(app): State<App>, request: Request) -> Response {
+pub async fn converse(State(endpoint): State<Arc<DropInEndpoint>>, request: Request) -> Response {
     let target = target(&request, Some(false));
-    told(answer(&app, Dialect::Converse, target, Wanted::Answer, request).await)
+    told(
+        answer(
+            &endpoint,
+            Dialect::Converse,
+            target,
+            Wanted::Answer,
+            request,
+        )
+        .await,
+    )
 }
 
 /// As `/model/{model}/converse`, with the answer as a stream of AWS.
@@ -32,9 +42,21 @@ pub async fn converse(State(app): State<App>, request: Request) -> Response {
         (status = "default", body = Object, description = "An error, as the provider tells its own"),
     )
 )]
-pub async fn converse_stream(State(app): State<App>, request: Request) -> Response {
+pub async fn converse_stream(
+    State(endpoint): State<Arc<DropInEndpoint>>,
+    request: Request,
+) -> Response {
     let target = target(&request, Some(true));
-    told(answer(&app, Dialect::Converse, target, Wanted::Answer, request).await)
+    told(
+        answer(
+            &endpoint,
+            Dialect::Converse,
+            target,
+            Wanted::Answer,
+            request,
+        )
+        .await,
+    )
 }
 
 /// Passes a request in the form of the model's maker to Bedrock. Its tools are not searched.
@@ -45,8 +67,8 @@ pub async fn converse_stream(State(app): State<App>, request: Request) -> Respon
         (status = "default", body = Object, description = "An error, as the provider tells its own"),
     )
 )]
-pub async fn invoke(State(app): State<App>, request: Request) -> Response {
-    told(passed(&app, request).await)
+pub async fn invoke(State(endpoint): State<Arc<DropInEndpoint>>, request: Request) -> Response {
+    told(passed(&endpoint, request).await)
 }
 
 /// As `/model/{model}/invoke`, with the answer as a stream of AWS.
@@ -57,8 +79,11 @@ pub async fn invoke(State(app): State<App>, request: Request) -> Response {
         (status = "default", body = Object, description = "An error, as the provider tells its own"),
     )
 )]
-pub async fn invoke_stream(State(app): State<App>, request: Request) -> Response {
-    told(passed(&app, request).await)
+pub async fn invoke_stream(
+    State(endpoint): State<Arc<DropInEndpoint>>,
+    request: Request,
+) -> Response {
+    told(passed(&endpoint, request).await)
 }
 
 /// Where a request goes: the provider has the same paths.
@@ -77,10 +102,10 @@ fn told(answered: Result<DropInAnswer, Problem>) -> Response {
     }
 }
 
-async fn passed(app: &App, request: Request) -> Result<DropInAnswer, Problem> {
+async fn passed(endpoint: &DropInEndpoint, request: Request) -> Result<DropInAnswer, Problem> {
     let target = target(&request, None);
     let (mut parts, body) = request.into_parts();
-    let sender = Sender::of(app, &mut parts).await?;
-    let body = HeldBody::of_request(app, &parts, body).await?;
-    pass_on(app, Dialect::Converse, target, sender, parts, body).await
+    let sender = Sender::of(endpoint, &mut parts).await?;
+    let body = HeldBody::of_request(&endpoint.bodies, &parts, body).await?;
+    pass_on(endpoint, Dialect::Converse, target, sender, parts, body).await
 }

@@ -12,9 +12,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::MAX_BODY_BYTES;
-use crate::App;
 use crate::request::error::{ApiError, ApiResult};
 use crate::request::extract::RawBody;
+use toolscout_base::telemetry::Metrics;
 
 /// The bytes of one permit.
 const UNIT: u64 = 1024;
@@ -25,16 +25,19 @@ pub struct BodyBudget {
     units: u32,
     /// Longest wait of a request for the bodies of others.
     patience: Duration,
+    /// Count requests that were refused.
+    metrics: Arc<Metrics>,
 }
 
 impl BodyBudget {
     /// Room for bodies of this many bytes together.
-    pub fn new(bytes: u64, patience: Duration) -> Self {
+    pub fn new(bytes: u64, patience: Duration, metrics: Arc<Metrics>) -> Self {
         let units = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX).max(1);
         BodyBudget {
             permits: Arc::new(Semaphore::new(units as usize)),
             units,
             patience,
+            metrics,
         }
     }
 
@@ -51,11 +54,14 @@ impl BodyBudget {
         let reserving = Arc::clone(&self.permits).acquire_many_owned(units);
         match timeout(self.patience, reserving).await {
             Ok(Ok(reserved)) => Ok(reserved),
-            _ => Err(ApiError::busy(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "overloaded",
-                "the server holds as many and as long requests to the model as its memory allows; try again later",
-            )),
+            _ => {
+                self.metrics.rejected("model_bodies");
+                Err(ApiError::busy(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "overloaded",
+                    "the server holds as many and as long requests to the model as its memory allows; try again later",
+                ))
+            }
         }
     }
 
@@ -85,11 +91,15 @@ impl HeldBody {
     ///
     /// # Errors
     /// As [`HeldBody::read`].
-    pub async fn of_request(app: &App, parts: &Parts, body: Body) -> ApiResult<Option<Self>> {
+    pub async fn of_request(
+        budget: &BodyBudget,
+        parts: &Parts,
+        body: Body,
+    ) -> ApiResult<Option<Self>> {
         let has_body = parts.headers.contains_key(header::CONTENT_LENGTH)
             || parts.headers.contains_key(header::TRANSFER_ENCODING);
         Ok(match has_body && parts.method == Method::POST {
-            true => Some(HeldBody::read(app, parts, body).await?),
+            true => Some(HeldBody::read(budget, parts, body).await?),
             false => None,
         })
     }
@@ -99,18 +109,12 @@ impl HeldBody {
     ///
     /// # Errors
     /// 503 when the bodies of others leave no room, 413 for one that is too long.
-    pub async fn read(app: &App, parts: &Parts, body: Body) -> ApiResult<Self> {
-        let mut reserved = match app.model_bodies.reserve(&parts.headers).await {
-            Ok(reserved) => reserved,
-            Err(error) => {
-                app.metrics.rejected("model_bodies");
-                return Err(error);
-            }
-        };
+    pub async fn read(budget: &BodyBudget, parts: &Parts, body: Body) -> ApiResult<Self> {
+        let mut reserved = budget.reserve(&parts.headers).await?;
         let request = Request::from_parts(parts.clone(), body);
-        let read = RawBody::from_request(request, app).await;
+        let read = RawBody::from_request(request, &()).await;
         let RawBody(bytes) = read.map_err(body_error)?;
-        app.model_bodies.fit(&mut reserved, bytes.len());
+        budget.fit(&mut reserved, bytes.len());
         Ok(HeldBody { bytes, reserved })
     }
 }
@@ -141,7 +145,11 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_share_the_memory_and_give_it_back() {
-        let budget = BodyBudget::new(10 * UNIT, Duration::from_millis(5));
+        let budget = BodyBudget::new(
+            10 * UNIT,
+            Duration::from_millis(5),
+            Arc::new(Metrics::new()),
+        );
         let most = budget.reserve(&headers(Some("9000"))).await.unwrap();
         let refused = budget.reserve(&headers(Some("4096"))).await.unwrap_err();
         assert_eq!((refused.status.as_u16(), refused.code), (503, "overloaded"));

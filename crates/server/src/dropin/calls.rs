@@ -6,16 +6,14 @@ use async_trait::async_trait;
 use toolscout_index::{Tool, ToolId};
 use uuid::Uuid;
 
-use crate::App;
 use crate::access::Grant;
 use crate::access::profiles::OpenProfile;
-use crate::catalogs::calls::TrialDirectory;
+use crate::catalogs::calls::{ToolCalls, TrialDirectory};
 use crate::request::error::ApiResult;
 use crate::served::OpenCatalog;
-use toolscout_agent::AgentConfig;
 use toolscout_dropin::{CalledTool, DropIn, ToolCaller};
 use toolscout_gate::gate::{
-    Answer, ApprovalRequest, Approver, Call, Caller, Directory as _, Gate, GateContext,
+    Answer, ApprovalRequest, Approver, Call, Caller, Directory as _, GateContext,
 };
 use toolscout_gate::tools::{Arguments, ErrorCode, ToolResult};
 use toolscout_gate::usage::Place;
@@ -28,7 +26,7 @@ use toolscout_state::keys::Scope;
 /// # Errors
 /// 503 while the server starts.
 pub fn caller(
-    app: &App,
+    calls: &Arc<ToolCalls>,
     dropin: &DropIn,
     grant: &Grant,
     catalog: Arc<OpenCatalog>,
@@ -54,17 +52,15 @@ pub fn caller(
         ..Caller::default()
     };
     Ok(Some(Arc::new(GatedCaller {
-        gate: Arc::clone(&app.gate),
-        pool: app.pool_of(&catalog).cloned(),
-        directory: TrialDirectory::of(app, catalog),
-        app: app.clone(),
+        pool: calls.default_catalog.pool_of(&catalog).cloned(),
+        directory: calls.directory_of(catalog),
+        calls: Arc::clone(calls),
         caller,
     })))
 }
 
 struct GatedCaller {
-    app: App,
-    gate: Arc<Gate>,
+    calls: Arc<ToolCalls>,
     /// The MCP servers of the catalog.
     pool: Option<Pool>,
     directory: TrialDirectory,
@@ -85,18 +81,15 @@ impl ToolCaller for GatedCaller {
     }
 
     async fn call(&self, tool: &Arc<Tool>, arguments: &str) -> CalledTool {
-        // Without an agent, the limits of an agent by default apply.
-        let defaults = AgentConfig::default();
-        let agent = self.app.agent();
-        let config = agent.map_or(&defaults, |agent| agent.config());
+        let limits = self.calls.limits();
         let (result, has_succeeded) = match serde_json::from_str::<Arguments>(arguments) {
             Ok(arguments) => {
                 let context = GateContext {
                     caller: &self.caller,
-                    ledger: &self.app.ledgers.of(&self.caller.who),
+                    ledger: &self.calls.ledgers.of(&self.caller.who),
                     directory: &self.directory,
                     approver: &Nobody,
-                    call_timeout: config.call_timeout,
+                    call_timeout: limits.timeout,
                 };
                 let call = Call {
                     id: Uuid::now_v7().to_string(),
@@ -104,7 +97,7 @@ impl ToolCaller for GatedCaller {
                     arguments,
                     is_plan_step: false,
                 };
-                let outcome = self.gate.pass(context, call).await;
+                let outcome = self.calls.gate.pass(context, call).await;
                 let has_succeeded = outcome.has_succeeded();
                 (outcome.result, has_succeeded)
             }
@@ -116,7 +109,7 @@ impl ToolCaller for GatedCaller {
                 )
             }
         };
-        let result = result.truncated(config.run.max_result_bytes);
+        let result = result.truncated(limits.max_result_bytes);
         CalledTool {
             text: result.to_model_text(),
             has_succeeded,

@@ -1,14 +1,15 @@
 //! `POST /v1/embeddings`: vectors of this server's own embedders under names of models, and of any
 //! other model by the provider.
 
+use std::sync::Arc;
+
 use axum::extract::{Request, State};
 use axum::response::Response;
 
 use super::bodies::HeldBody;
 use super::own_models::OwnModel;
 use super::passed::{json_answer, pass_on, target};
-use super::{Problem, Sender, response_of};
-use crate::App;
+use super::{DropInEndpoint, Problem, Sender, response_of};
 use toolscout_dropin::{Dialect, DropInAnswer, Failure, Upstream, requested_model};
 
 /// What the names of this server's models begin with.
@@ -24,20 +25,22 @@ const OWN: &str = "toolscout/";
         (status = "default", body = Object, description = "An error, as the provider tells its own"),
     )
 )]
-pub async fn create(State(app): State<App>, request: Request) -> Response {
-    match answer(&app, request).await {
+pub async fn create(State(endpoint): State<Arc<DropInEndpoint>>, request: Request) -> Response {
+    match answer(&endpoint, request).await {
         Ok(answer) => response_of(answer),
         Err(problem) => problem.into_response(Dialect::Chat),
     }
 }
 
-async fn answer(app: &App, request: Request) -> Result<DropInAnswer, Problem> {
+async fn answer(endpoint: &DropInEndpoint, request: Request) -> Result<DropInAnswer, Problem> {
     let (mut parts, body) = request.into_parts();
-    let sender = Sender::of(app, &mut parts).await?;
-    let body = HeldBody::read(app, &parts, body).await?;
+    let sender = Sender::of(endpoint, &mut parts).await?;
+    let body = HeldBody::read(&endpoint.bodies, &parts, body).await?;
     let model = requested_model(&body.bytes).unwrap_or_default();
     if let Some(own) = OwnModel::named(&model) {
-        return Ok(json_answer(own.answer(app, &body.bytes).await?));
+        return Ok(json_answer(
+            own.answer(&endpoint.calls.cpu_pool, &body.bytes).await?,
+        ));
     }
     if model.starts_with(OWN) {
         let names: Vec<&str> = OwnModel::ALL.iter().map(|own| own.name()).collect();
@@ -47,10 +50,10 @@ async fn answer(app: &App, request: Request) -> Result<DropInAnswer, Problem> {
         );
         return Err(Failure::new(404, "model_not_found", message).into());
     }
-    let mut target = target(app, Dialect::Chat, &parts.uri);
+    let mut target = target(endpoint, Dialect::Chat, &parts.uri);
     // A deployment of Azure has the path of another service otherwise.
     if target.upstream == Upstream::Main {
         target.path = "/embeddings".to_owned();
     }
-    pass_on(app, Dialect::Chat, target, sender, parts, Some(body)).await
+    pass_on(endpoint, Dialect::Chat, target, sender, parts, Some(body)).await
 }

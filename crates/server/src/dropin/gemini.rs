@@ -1,5 +1,7 @@
 //! Google's Gemini. The path names the model and what is asked of it.
 
+use std::sync::Arc;
+
 use axum::extract::{Request, State};
 use axum::http::Uri;
 use axum::response::Response;
@@ -7,8 +9,7 @@ use axum::response::Response;
 use super::bodies::HeldBody;
 use super::headers::with_key_in_header;
 use super::passed::pass_on;
-use super::{Problem, Sender, Wanted, answer, response_of};
-use crate::App;
+use super::{DropInEndpoint, Problem, Sender, Wanted, answer, response_of};
 use toolscout_base::printable::excerpt;
 use toolscout_dropin::{Dialect, DropInAnswer, Failure, Target, Upstream};
 
@@ -30,8 +31,8 @@ const MAX_PATH_CHARS: usize = 200;
         (status = "default", body = Object, description = "An error, as the provider tells its own"),
     )
 )]
-pub async fn generate(State(app): State<App>, request: Request) -> Response {
-    told(generated(&app, request).await)
+pub async fn generate(State(endpoint): State<Arc<DropInEndpoint>>, request: Request) -> Response {
+    told(generated(&endpoint, request).await)
 }
 
 /// As `/v1beta/models/{model}`, for clients of the first version of Gemini's API.
@@ -43,8 +44,11 @@ pub async fn generate(State(app): State<App>, request: Request) -> Response {
         (status = "default", body = Object, description = "An error, as the provider tells its own"),
     )
 )]
-pub async fn generate_v1(State(app): State<App>, request: Request) -> Response {
-    told(generated(&app, request).await)
+pub async fn generate_v1(
+    State(endpoint): State<Arc<DropInEndpoint>>,
+    request: Request,
+) -> Response {
+    told(generated(&endpoint, request).await)
 }
 
 /// Shows one of the models of Gemini's provider.
@@ -55,8 +59,8 @@ pub async fn generate_v1(State(app): State<App>, request: Request) -> Response {
         (status = "default", body = Object, description = "An error, as the provider tells its own"),
     )
 )]
-pub async fn show_model(State(app): State<App>, request: Request) -> Response {
-    told(passed(&app, request).await)
+pub async fn show_model(State(endpoint): State<Arc<DropInEndpoint>>, request: Request) -> Response {
+    told(passed(&endpoint, request).await)
 }
 
 /// Lists the models of Gemini's provider.
@@ -67,8 +71,11 @@ pub async fn show_model(State(app): State<App>, request: Request) -> Response {
         (status = "default", body = Object, description = "An error, as the provider tells its own"),
     )
 )]
-pub async fn list_models(State(app): State<App>, request: Request) -> Response {
-    told(passed(&app, request).await)
+pub async fn list_models(
+    State(endpoint): State<Arc<DropInEndpoint>>,
+    request: Request,
+) -> Response {
+    told(passed(&endpoint, request).await)
 }
 
 fn told(answered: Result<DropInAnswer, Problem>) -> Response {
@@ -78,7 +85,7 @@ fn told(answered: Result<DropInAnswer, Problem>) -> Response {
     }
 }
 
-async fn generated(app: &App, request: Request) -> Result<DropInAnswer, Problem> {
+async fn generated(endpoint: &DropInEndpoint, request: Request) -> Result<DropInAnswer, Problem> {
     let request = with_key_in_header(request);
     let path = below(request.uri());
     let method = path.rsplit_once(':').map(|(_, method)| method.to_owned());
@@ -87,12 +94,12 @@ async fn generated(app: &App, request: Request) -> Result<DropInAnswer, Problem>
         Some("streamGenerateContent") => (Wanted::Answer, true),
         Some("countTokens") => (Wanted::Tokens, false),
         Some("embedContent" | "batchEmbedContents" | "batchGenerateContent") => {
-            return passed(app, request).await;
+            return passed(endpoint, request).await;
         }
         _ => {
             // Who has no key learns nothing about routes.
             let (mut parts, _) = request.into_parts();
-            Sender::of(app, &mut parts).await?;
+            Sender::of(endpoint, &mut parts).await?;
             let message = format!(
                 "{} is no route of this server; of Gemini's methods it has generateContent, streamGenerateContent, \
                  countTokens, embedContent, batchEmbedContents and batchGenerateContent",
@@ -106,19 +113,19 @@ async fn generated(app: &App, request: Request) -> Result<DropInAnswer, Problem>
         path,
         streams: Some(streams),
     };
-    answer(app, Dialect::Gemini, target, wanted, request).await
+    answer(endpoint, Dialect::Gemini, target, wanted, request).await
 }
 
-async fn passed(app: &App, request: Request) -> Result<DropInAnswer, Problem> {
+async fn passed(endpoint: &DropInEndpoint, request: Request) -> Result<DropInAnswer, Problem> {
     let (mut parts, body) = with_key_in_header(request).into_parts();
-    let sender = Sender::of(app, &mut parts).await?;
-    let body = HeldBody::of_request(app, &parts, body).await?;
+    let sender = Sender::of(endpoint, &mut parts).await?;
+    let body = HeldBody::of_request(&endpoint.bodies, &parts, body).await?;
     let target = Target {
         upstream: Upstream::Gemini,
         path: below(&parts.uri),
         streams: None,
     };
-    pass_on(app, Dialect::Gemini, target, sender, parts, body).await
+    pass_on(endpoint, Dialect::Gemini, target, sender, parts, body).await
 }
 
 /// The path below the base URL of the API.

@@ -4,8 +4,7 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
 
 use super::model_routes;
-use super::{Problem, serves_models};
-use crate::App;
+use super::{DropInEndpoint, Problem, serves_models};
 use toolscout_base::printable::excerpt;
 use toolscout_dropin::{Dialect, Failure};
 
@@ -48,13 +47,13 @@ const MAX_PATH_CHARS: usize = 200;
 /// The answer to a path of a provider's API that is no route here, or to a method that the route
 /// does not have, as that provider tells its errors; `None` for any other path.
 pub fn not_served(
-    app: &App,
+    endpoint: &DropInEndpoint,
     status: StatusCode,
     method: &Method,
     uri: &Uri,
     headers: &HeaderMap,
 ) -> Option<Response> {
-    if !serves_models(app) {
+    if !serves_models(endpoint) {
         return None;
     }
     let dialect = dialect_of(uri.path(), headers)?;

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Problem;
-use crate::App;
+use toolscout_base::cpu_pool::CpuPool;
 use toolscout_base::printable::excerpt;
 use toolscout_dropin::Failure;
 use toolscout_finder::finder::toolbox::o200k;
@@ -73,9 +73,9 @@ impl OwnModel {
     }
 
     /// The answer to a request for this model.
-    pub(super) async fn answer(self, app: &App, body: &Bytes) -> Result<Bytes, Problem> {
+    pub(super) async fn answer(self, cpu_pool: &CpuPool, body: &Bytes) -> Result<Bytes, Problem> {
         let asked = Asked::read(body)?;
-        let embedder = app.cpu_pool.run(move || self.embedder()).await;
+        let embedder = cpu_pool.run(move || self.embedder()).await;
         let embedder = embedder.map_err(Failure::from)?.map_err(failed)?;
         asked.require_dimensions(self, embedder.dimensions())?;
         let mut data = Vec::with_capacity(asked.texts.len());
@@ -84,7 +84,7 @@ impl OwnModel {
         // In parts, so that one request does not keep a thread for long.
         for from in (0..texts.len()).step_by(TEXTS_AT_ONCE) {
             let (texts, embedder) = (Arc::clone(&texts), Arc::clone(&embedder));
-            let embedding = app.cpu_pool.run(move || {
+            let embedding = cpu_pool.run(move || {
                 let part: Vec<&str> = texts[from..]
                     .iter()
                     .take(TEXTS_AT_ONCE)

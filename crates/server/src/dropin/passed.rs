@@ -1,6 +1,8 @@
 //! Requests to routes of the providers' APIs that no model answers: files, batches, stored answers and single
 //! models. They pass to the provider as they came.
 
+use std::sync::Arc;
+
 use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
@@ -10,10 +12,9 @@ use axum::response::Response;
 use super::bodies::HeldBody;
 use super::own_models::OwnModel;
 use super::{
-    Problem, Sender, agent_names, azure, configured, has_agent, headers, query_for, response_of,
-    with_ignored,
+    DropInEndpoint, Problem, Sender, agent_names, azure, configured, has_agent, headers, query_for,
+    response_of, with_ignored,
 };
-use crate::App;
 use crate::dropin::model_routes::below_base;
 use toolscout_dropin::{AnswerBody, Dialect, DropInAnswer, PassedRequest, Target, Upstream};
 
@@ -29,8 +30,8 @@ macro_rules! passed {
                     (status = "default", body = Object, description = "An error, as the provider tells its own"),
                 )
             )]
-            pub async fn $name(State(app): State<App>, request: Request) -> Response {
-                respond(&app, request).await
+            pub async fn $name(State(endpoint): State<Arc<DropInEndpoint>>, request: Request) -> Response {
+                respond(&endpoint, request).await
             }
         )+
     };
@@ -79,17 +80,17 @@ passed! {
     get "/v1/models/{id}" show_model;
 }
 
-async fn respond(app: &App, request: Request) -> Response {
+async fn respond(endpoint: &DropInEndpoint, request: Request) -> Response {
     let (mut parts, body) = headers::with_key_in_header(request).into_parts();
     let dialect = dialect_of(&parts.uri, &parts.headers);
     let answered = async {
-        let sender = Sender::of(app, &mut parts).await?;
-        if let Some(model) = own_model(app, &parts.uri) {
+        let sender = Sender::of(endpoint, &mut parts).await?;
+        if let Some(model) = own_model(endpoint, &parts.uri) {
             return Ok(json_answer(model));
         }
-        let body = HeldBody::of_request(app, &parts, body).await?;
-        let target = target(app, dialect, &parts.uri);
-        pass_on(app, dialect, target, sender, parts, body).await
+        let body = HeldBody::of_request(&endpoint.bodies, &parts, body).await?;
+        let target = target(endpoint, dialect, &parts.uri);
+        pass_on(endpoint, dialect, target, sender, parts, body).await
     };
     match answered.await {
         Ok(answer) => response_of(answer),
@@ -98,8 +99,8 @@ async fn respond(app: &App, request: Request) -> Response {
 }
 
 /// Where such a request goes.
-pub(super) fn target(app: &App, dialect: Dialect, uri: &Uri) -> Target {
-    let target = azure::target(app, dialect, uri);
+pub(super) fn target(endpoint: &DropInEndpoint, dialect: Dialect, uri: &Uri) -> Target {
+    let target = azure::target(endpoint, dialect, uri);
     match target.upstream {
         Upstream::Azure => target,
         _ => Target {
@@ -111,14 +112,14 @@ pub(super) fn target(app: &App, dialect: Dialect, uri: &Uri) -> Target {
 
 /// Passes a request on to the provider.
 pub(super) async fn pass_on(
-    app: &App,
+    endpoint: &DropInEndpoint,
     dialect: Dialect,
     target: Target,
     sender: Sender,
     parts: Parts,
     body: Option<HeldBody>,
 ) -> Result<DropInAnswer, Problem> {
-    let dropin = configured(app, None)?;
+    let dropin = configured(endpoint, None)?;
     let ignored = headers::ignored(Some(&dropin), &parts.headers);
     let (body, reserved) = match body {
         Some(HeldBody { bytes, reserved }) => (Some(bytes), Some(reserved)),
@@ -152,15 +153,15 @@ fn dialect_of(uri: &Uri, headers: &HeaderMap) -> Dialect {
 }
 
 /// The model of this server that a path names.
-fn own_model(app: &App, uri: &Uri) -> Option<Bytes> {
+fn own_model(endpoint: &DropInEndpoint, uri: &Uri) -> Option<Bytes> {
     let model = below_base(uri.path()).strip_prefix("/models/")?;
     // Some clients encode the slashes of a name.
     let model = model.replace("%2F", "/").replace("%2f", "/");
     if let Some(embedder) = OwnModel::named(&model) {
         return Some(embedder.entry());
     }
-    match has_agent(app) {
-        true => toolscout_dropin::agent_alone(&model, agent_names(app)),
+    match has_agent(endpoint) {
+        true => toolscout_dropin::agent_alone(&model, agent_names(endpoint)),
         false => None,
     }
 }

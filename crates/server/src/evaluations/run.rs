@@ -8,13 +8,13 @@ use tokio::time::sleep;
 use toolscout_index::{Results, Searcher, Timings, Tool};
 use uuid::Uuid;
 
-use super::super::App;
-use super::super::served::OpenCatalog;
-use super::super::tasks::Task;
+use super::Evaluations;
 use super::files::Evaluated;
 use super::wire::{ArmFigures, ArmSettings, Evaluation, EvaluationSource, QueryCounts, stages};
 use crate::request::error::{ApiError, ApiResult, unknown_catalog};
 use crate::request::threads::blocking;
+use crate::served::OpenCatalog;
+use crate::tasks::Task;
 use toolscout_base::clock::unix_ms;
 use toolscout_eval::EvalSet;
 use toolscout_eval::answered::{Answer, AnsweredQuery, figures, fingerprint};
@@ -72,75 +72,81 @@ impl Plan {
     }
 }
 
-/// Searches for every query, and stores the figures. A cancelled evaluation leaves nothing.
-///
-/// # Errors
-/// Errors of the engine, and 500 when the result cannot be stored.
-pub async fn run(app: App, catalog: Arc<OpenCatalog>, plan: Plan, task: &Task) -> ApiResult<()> {
-    let mut queries = Vec::with_capacity(plan.queries.len());
-    let mut timings = vec![Vec::with_capacity(plan.queries.len()); plan.arms.len()];
-    for (number, query) in plan.queries.iter().enumerate() {
-        let mut answers = vec![Answer::default(); plan.arms.len()];
-        for arm in order(number, plan.arms.len()) {
-            if app.shutdown.is_triggered() {
-                return Err(ApiError::shutting_down());
+impl Evaluations {
+    /// Searches for every query, and stores the figures. A cancelled evaluation leaves nothing.
+    ///
+    /// # Errors
+    /// Errors of the engine, and 500 when the result cannot be stored.
+    pub async fn run(
+        self: Arc<Self>,
+        catalog: Arc<OpenCatalog>,
+        plan: Plan,
+        task: &Task,
+    ) -> ApiResult<()> {
+        let mut queries = Vec::with_capacity(plan.queries.len());
+        let mut timings = vec![Vec::with_capacity(plan.queries.len()); plan.arms.len()];
+        for (number, query) in plan.queries.iter().enumerate() {
+            let mut answers = vec![Answer::default(); plan.arms.len()];
+            for arm in order(number, plan.arms.len()) {
+                if self.shutdown.is_triggered() {
+                    return Err(ApiError::shutting_down());
+                }
+                if task.is_cancelled() {
+                    return Ok(());
+                }
+                // Checked before every search, since an evaluation may take minutes.
+                self.require_catalog(&catalog)?;
+                let results = self.search(&plan, arm, query).await?;
+                answers[arm] =
+                    Answer::of_results(&results, query.relevant.as_deref()).judged_by(&query.worth);
+                timings[arm].push(results.timings);
+                // Counted after the search, so that a cancelled task shows what was done.
+                task.update(|body| body.done += 1);
             }
-            if task.is_cancelled() {
-                return Ok(());
-            }
-            // Checked before every search, since an evaluation may take minutes.
-            require_catalog(&app, &catalog)?;
-            let results = search(&app, &plan, arm, query).await?;
-            answers[arm] =
-                Answer::of_results(&results, query.relevant.as_deref()).judged_by(&query.worth);
-            timings[arm].push(results.timings);
-            // Counted after the search, so that a cancelled task shows what was done.
-            task.update(|body| body.done += 1);
+            queries.push(AnsweredQuery::new(query.clone(), answers));
         }
-        queries.push(AnsweredQuery::new(query.clone(), answers));
+        self.require_catalog(&catalog)?;
+        let keep = move || {
+            let evaluated = evaluated(&plan, queries, &timings, &catalog);
+            self.keep(&catalog, &evaluated)
+        };
+        blocking(keep).await?
     }
-    require_catalog(&app, &catalog)?;
-    let keeping = app.clone();
-    let keep = move || {
-        let evaluated = evaluated(&plan, queries, &timings, &catalog);
-        keeping.evaluations.keep(&catalog, &evaluated)
-    };
-    blocking(keep).await?
-}
 
-/// Fails once the catalog is deleted: its name may be that of another one by then, whose folder is
-/// the same.
-fn require_catalog(app: &App, catalog: &Arc<OpenCatalog>) -> ApiResult<()> {
-    if app.catalogs.holds(catalog) {
-        return Ok(());
+    /// Fails once the catalog is deleted: its name may be that of another one by then, whose folder is
+    /// the same.
+    fn require_catalog(&self, catalog: &Arc<OpenCatalog>) -> ApiResult<()> {
+        if self.catalogs.holds(catalog) {
+            return Ok(());
+        }
+        Err(unknown_catalog(&catalog.name))
     }
-    Err(unknown_catalog(&catalog.name))
+
+    /// Searches for a query. A busy server answers its clients first.
+    async fn search(&self, plan: &Plan, arm: usize, query: &PastedQuery) -> ApiResult<Results> {
+        let prepared = plan.arms[arm].query(&query.text)?;
+        // The last try comes after the loop, and any error of it ends the evaluation.
+        for _ in 1..MAX_TRIES {
+            match self.try_search(plan, prepared.clone()).await {
+                Err(busy) if busy.code == "overloaded" && !self.shutdown.is_triggered() => {
+                    sleep(BUSY_WAIT).await;
+                }
+                outcome => return outcome,
+            }
+        }
+        self.try_search(plan, prepared).await
+    }
+
+    async fn try_search(&self, plan: &Plan, query: toolscout_index::Query) -> ApiResult<Results> {
+        let searcher = Arc::clone(&plan.searcher);
+        let results = self.cpu_pool.run(move || searcher.search(&query)).await?;
+        Ok(results?)
+    }
 }
 
 /// The arms of a query, the first of which changes with each: it finds colder caches.
 fn order(number: usize, arms: usize) -> impl Iterator<Item = usize> {
     (0..arms).map(move |arm| (arm + number) % arms)
-}
-
-/// Searches for a query. A busy server answers its clients first.
-async fn search(app: &App, plan: &Plan, arm: usize, query: &PastedQuery) -> ApiResult<Results> {
-    let prepared = plan.arms[arm].query(&query.text)?;
-    // The last try comes after the loop, and any error of it ends the evaluation.
-    for _ in 1..MAX_TRIES {
-        match try_search(app, plan, prepared.clone()).await {
-            Err(busy) if busy.code == "overloaded" && !app.shutdown.is_triggered() => {
-                sleep(BUSY_WAIT).await;
-            }
-            outcome => return outcome,
-        }
-    }
-    try_search(app, plan, prepared).await
-}
-
-async fn try_search(app: &App, plan: &Plan, query: toolscout_index::Query) -> ApiResult<Results> {
-    let searcher = Arc::clone(&plan.searcher);
-    let results = app.cpu_pool.run(move || searcher.search(&query)).await?;
-    Ok(results?)
 }
 
 fn evaluated(

@@ -2,6 +2,7 @@
 //! of error answers.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -13,14 +14,14 @@ use futures_util::FutureExt;
 use tracing::Instrument as _;
 
 use super::unread_body::UnreadBody;
-use crate::App;
 use crate::catalogs::calls;
 use crate::dropin::model_routes;
 use crate::mcp;
+use crate::process::limits::Limits;
 use crate::request::error::ApiError;
 use crate::request::id::{REQUEST_ID, RequestId};
 use toolscout_base::printable::excerpt;
-use toolscout_base::telemetry::traces;
+use toolscout_base::telemetry::{Metrics, traces};
 
 /// The route of a path that is none.
 const UNMATCHED: &str = "unmatched";
@@ -28,7 +29,12 @@ const UNMATCHED: &str = "unmatched";
 const MAX_PATH_CHARS: usize = 200;
 
 /// The outermost layer.
-pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) -> Response {
+pub async fn envelope(
+    State(metrics): State<Arc<Metrics>>,
+    State(limits): State<Arc<Limits>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let started = Instant::now();
     let id = RequestId::of(request.headers());
     let method = method_name(request.method());
@@ -44,7 +50,7 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
     request.extensions_mut().insert(id.clone());
     let (request, unread) = UnreadBody::of(request);
 
-    app.metrics.in_flight.inc();
+    metrics.in_flight.inc();
     // The answer to a tool call starts when the call has ended (over MCP, without a session), and
     // calls have limits of their own.
     let limit = if route == calls::PATH || mcp::contains(&route) {
@@ -52,17 +58,17 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
     } else if model_routes::contain(&route) {
         model_routes::TIMEOUT
     } else {
-        app.limits.request_timeout
+        limits.request_timeout
     };
-    let response = answer(&app, limit, request, next)
+    let response = answer(&metrics, limit, request, next)
         .instrument(span.clone())
         .await;
-    app.metrics.in_flight.dec();
+    metrics.in_flight.dec();
 
     let response = with_error_body(response, &id);
     traces::record_status(&span, response.status().as_u16());
     let elapsed = started.elapsed();
-    app.metrics.request(
+    metrics.request(
         method,
         &route,
         response.status().as_u16(),
@@ -87,7 +93,7 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
 }
 
 /// The answer of the inner layers, or an error if they panicked or took too long.
-async fn answer(app: &App, limit: Duration, request: Request, next: Next) -> Response {
+async fn answer(metrics: &Metrics, limit: Duration, request: Request, next: Next) -> Response {
     // The locks do not poison, so a panic leaves the shared state usable.
     let work = AssertUnwindSafe(next.run(request)).catch_unwind();
     match tokio::time::timeout(limit, work).await {
@@ -97,7 +103,7 @@ async fn answer(app: &App, limit: Duration, request: Request, next: Next) -> Res
                 .into_response()
         }
         Err(_) => {
-            app.metrics.rejected("timeout");
+            metrics.rejected("timeout");
             let message = format!(
                 "the request took longer than {} s; a change that it asked for may still be made, so look before \
                  you send it again; else try again later, or ask for less",

@@ -2,6 +2,7 @@
 //! `Origin` and fetch metadata against pages of other sites.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
@@ -9,7 +10,6 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::App;
 use crate::request::error::{ApiError, ApiResult};
 
 /// The site that a browser's request comes from, relative to the server: `same-origin`,
@@ -26,16 +26,28 @@ const NO_FRAMES: HeaderValue = HeaderValue::from_static("frame-ancestors 'none'"
 /// loads nothing, runs no scripts and has no origin.
 const NO_PAGE: HeaderValue = HeaderValue::from_static("default-src 'none'; sandbox");
 
+/// The names of this server, and the pages that may call it.
+pub struct AllowedSites {
+    /// Host names of this server, besides `localhost` and IP addresses.
+    pub hosts: Vec<String>,
+    /// Origins whose pages may call the API.
+    pub origins: Vec<String>,
+}
+
 /// The layer that refuses foreign hosts, origins and pages.
 ///
 /// In a DNS rebinding attack, a page points its own host name at this server, so the browser sends
 /// that name in `Host`. IP addresses and `localhost` pass, and other names must be listed.
-pub async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
+pub async fn guard(
+    State(allowed): State<Arc<AllowedSites>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let mut response = match check(
         request.uri(),
         request.headers(),
-        &app.allowed_hosts,
-        &app.allowed_origins,
+        &allowed.hosts,
+        &allowed.origins,
     ) {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),

@@ -6,10 +6,9 @@ use utoipa::openapi::OpenApi;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::console::pages;
-use crate::state::App;
 
 /// The routes of the OpenAPI document and of the page that shows it.
-pub fn routes(description: OpenApi) -> Router<App> {
+pub fn routes<S: Clone + Send + Sync + 'static>(description: OpenApi) -> Router<S> {
     let config = Config::default()
         .try_it_out_enabled(true)
         .display_request_duration(true)

@@ -2,31 +2,87 @@
 //! that this server gave to the same key, with that tool among its hits.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use toolscout_index::memory::Source;
 use toolscout_index::query::MAX_QUERY_BYTES;
 use toolscout_index::{Searcher, ToolId};
 use utoipa::ToSchema;
 
-use crate::App;
 use crate::access::{Grant, Reading};
 use crate::catalogs::tools::find_tool;
 use crate::request::error::{ApiError, ApiResult};
 use crate::request::extract::Json;
+use crate::request::threads::blocking;
 use crate::served::OpenCatalog;
-use toolscout_gate::usage::Place;
+use toolscout_base::clock::unix_ms;
+use toolscout_base::cpu_pool::CpuPool;
+use toolscout_base::telemetry::Metrics;
+use toolscout_gate::usage::{Place, Recorder};
 use toolscout_state::feedback::{
-    FeedbackRecord, MAX_TOKEN_BYTES, Outcome, SearchContext, Signer, VerifiedAnswer,
+    FeedbackRecord, FeedbackStore, MAX_TOKEN_BYTES, Outcome, SearchContext, Signer, VerifiedAnswer,
 };
 
 /// Most feedback from one key within [`RATE_WINDOW`]: far more than an agent calls tools, and far
 /// less than would fill a usage memory.
 const MAX_RATE: u32 = 60;
 const RATE_WINDOW: Duration = Duration::from_secs(60);
+
+/// The feedback of all catalogs.
+pub struct Feedback {
+    stored: FeedbackStore,
+    rate: RateLimit,
+    metrics: Arc<Metrics>,
+}
+
+impl Feedback {
+    /// Feedback in this store.
+    pub fn new(stored: FeedbackStore, metrics: Arc<Metrics>) -> Self {
+        Feedback {
+            stored,
+            rate: RateLimit::default(),
+            metrics,
+        }
+    }
+
+    /// Signs answers to searches, and knows them again.
+    pub fn signer(&self) -> Signer {
+        self.stored.signer()
+    }
+
+    /// Stores feedback, and lets the catalog's usage memory learn from it. Returns whether the
+    /// memory stored it.
+    ///
+    /// # Errors
+    /// 500 when a database fails.
+    async fn store(
+        &self,
+        cpu_pool: &CpuPool,
+        catalog: Arc<OpenCatalog>,
+        record: FeedbackRecord,
+        tool: &ToolId,
+        source: Source,
+    ) -> ApiResult<bool> {
+        let learned = record.learned_query().map(str::to_owned);
+        let (store, name) = (self.stored.clone(), catalog.name.clone());
+        let stored = blocking(move || store.insert(&name, &record, SystemTime::now())).await?;
+        stored?;
+        let mut remembered = false;
+        if let Some(query) = learned {
+            let (tool, at_ms) = (tool.clone(), unix_ms(SystemTime::now()));
+            let learn =
+                move |catalog: &OpenCatalog| catalog.remember(&query, &tool, at_ms, &source);
+            remembered = catalog.change_memory(cpu_pool, learn).await?;
+        }
+        self.metrics.feedback.inc();
+        Ok(remembered)
+    }
+}
 
 /// Feedback on a search.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -72,31 +128,32 @@ pub struct FeedbackAnswer {
 pub async fn record(
     grant: Grant,
     Reading(catalog): Reading,
-    State(app): State<App>,
+    State(feedback): State<Arc<Feedback>>,
+    State(cpu_pool): State<CpuPool>,
+    State(usage): State<Recorder>,
     Json(request): Json<FeedbackRequest>,
 ) -> ApiResult<(StatusCode, Json<FeedbackAnswer>)> {
-    app.feedback_rate.count(grant.key(), Instant::now())?;
+    feedback.rate.count(grant.key(), Instant::now())?;
     request.validate()?;
     // Verified first, so that only holders of a token can make this node ask the store.
-    let verified = request.verified_id(&app, &catalog, &grant);
+    let verified = request.verified_id(&feedback.signer(), &catalog, &grant);
     if verified.is_ok() && !request.names_tool_of(&catalog) {
         // Another node may have answered from a state that this one does not have yet.
         catalog.catch_up().await?;
     }
-    let tool = find_tool(&app.cpu_pool, &catalog, &request.tool).await?;
+    let tool = find_tool(&cpu_pool, &catalog, &request.tool).await?;
     let request_id = verified?;
     if request.outcome != Outcome::NotHelpful {
         let place = Place {
             catalog: Some(catalog.name.clone()),
             profile: None,
         };
-        app.usage.used(&place, &request_id, &tool.id);
+        usage.used(&place, &request_id, &tool.id);
     }
     let record = request.into_record(request_id);
     let source = grant.memory_source();
-    let remembered = app
-        .record_feedback(catalog, record, &tool.id, source)
-        .await?;
+    let remembered = feedback.store(&cpu_pool, catalog, record, &tool.id, source);
+    let remembered = remembered.await?;
     let answer = FeedbackAnswer {
         recorded: true,
         remembered,
@@ -132,9 +189,13 @@ impl FeedbackRequest {
     }
 
     /// The id of the request whose answer this is about, once it is verified.
-    fn verified_id(&self, app: &App, catalog: &OpenCatalog, grant: &Grant) -> ApiResult<String> {
-        let signer = app.feedback.signer();
-        let answer = self.verify(&signer, catalog, grant)?;
+    fn verified_id(
+        &self,
+        signer: &Signer,
+        catalog: &OpenCatalog,
+        grant: &Grant,
+    ) -> ApiResult<String> {
+        let answer = self.verify(signer, catalog, grant)?;
         Ok(answer.request_id().to_owned())
     }
 
@@ -196,7 +257,7 @@ fn bad_length(field: &str, most: usize) -> ApiError {
 
 /// The rate limit of feedback. Holds one window for each key that sent any within the last minute.
 #[derive(Default)]
-pub struct RateLimit {
+struct RateLimit {
     /// When the window of a key started, and the feedback since.
     windows: Mutex<HashMap<Option<String>, (Instant, u32)>>,
 }

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 use toolscout_index::{Searcher, Tool};
 
+use super::TextWriter;
 use super::account::ALREADY_ENRICHING;
 use super::work::{Answered, Work};
-use crate::App;
 use crate::request::error::ApiResult;
 use crate::served::OpenCatalog;
 use toolscout_base::config::EnrichMode;
+use toolscout_base::cpu_pool::CpuPool;
 use toolscout_finder::enrich::exchange::definition_hash;
 use toolscout_finder::enrich::{self, DEFAULT_BATCH};
 use toolscout_state::shared::TextsOf;
@@ -42,11 +43,11 @@ struct Seen {
 }
 
 /// Writes until the shutdown, if the settings say so.
-pub async fn write_by_itself(app: App) {
-    if app.enriching.settings.mode() != EnrichMode::Auto {
+pub async fn write_by_itself(writer: TextWriter, cpu_pool: CpuPool) {
+    if writer.enriching.settings.mode() != EnrichMode::Auto {
         return;
     }
-    if app.enriching.model.is_none() {
+    if writer.enriching.model.is_none() {
         tracing::warn!("enrich.mode is auto, and there is no model; start with --llm and --model");
         return;
     }
@@ -54,12 +55,12 @@ pub async fn write_by_itself(app: App) {
         let mut seen = Seen::default();
         loop {
             sleep(PAUSE).await;
-            for catalog in app.catalogs.all_open() {
+            for catalog in writer.catalogs.all_open() {
                 // Texts about tools that somebody else keeps are not stored, and would be paid for again and again.
                 if catalog.has_tools_elsewhere() {
                     continue;
                 }
-                if let Err(error) = seen.write(&app, &catalog).await
+                if let Err(error) = seen.write(&writer, &cpu_pool, &catalog).await
                     // Another node is writing, which is no problem.
                     && error.code != ALREADY_ENRICHING
                 {
@@ -69,31 +70,36 @@ pub async fn write_by_itself(app: App) {
             }
         }
     };
-    app.shutdown.token().run_until_cancelled(writing).await;
+    writer.shutdown.token().run_until_cancelled(writing).await;
 }
 
 impl Seen {
     /// Writes texts for some tools of a catalog.
-    async fn write(&mut self, app: &App, catalog: &Arc<OpenCatalog>) -> ApiResult<()> {
+    async fn write(
+        &mut self,
+        writer: &TextWriter,
+        cpu_pool: &CpuPool,
+        catalog: &Arc<OpenCatalog>,
+    ) -> ApiResult<()> {
         let generation = catalog.searcher().generation();
         // Finding tools without texts reads the whole catalog, so it is done only after a change.
         let is_finished = self.finished.get(&catalog.name) == Some(&generation);
         if is_finished || self.is_waiting() {
             return Ok(());
         }
-        let Some(model) = app.enriching.model.clone() else {
+        let Some(model) = writer.enriching.model.clone() else {
             return Ok(());
         };
-        let spent = app.enriching.account.spent().await?;
-        if app.enriching.left(spent) == Some(0) {
+        let spent = writer.enriching.account.spent().await?;
+        if writer.enriching.left(spent) == Some(0) {
             return Ok(());
         }
-        let tools = self.missing(app, catalog).await?;
+        let tools = self.missing(cpu_pool, catalog).await?;
         if tools.is_empty() {
             self.finished.insert(catalog.name.clone(), generation);
             return Ok(());
         }
-        let Some(reserved) = app.enriching.account.reserve() else {
+        let Some(reserved) = writer.enriching.account.reserve() else {
             return Ok(());
         };
         let mut hashes = HashMap::with_capacity(tools.len());
@@ -101,10 +107,10 @@ impl Seen {
             hashes.insert(tool.id.to_string(), definition_hash(tool));
         }
         let work = Work {
-            app: app.clone(),
+            writer: writer.clone(),
             catalog: Arc::clone(catalog),
             model,
-            batches: enrich::batches(&tools, DEFAULT_BATCH, &app.enriching.wanted),
+            batches: enrich::batches(&tools, DEFAULT_BATCH, &writer.enriching.wanted),
             reserved,
         };
         let (mut stored, mut unanswered) = (0, 0);
@@ -142,7 +148,11 @@ impl Seen {
     }
 
     /// Tools without texts that were not asked about in vain.
-    async fn missing(&mut self, app: &App, catalog: &OpenCatalog) -> ApiResult<Vec<Arc<Tool>>> {
+    async fn missing(
+        &mut self,
+        cpu_pool: &CpuPool,
+        catalog: &OpenCatalog,
+    ) -> ApiResult<Vec<Arc<Tool>>> {
         let mut after = None;
         loop {
             let page = catalog.with_texts(TextsOf {
@@ -152,7 +162,7 @@ impl Seen {
                 ..TextsOf::default()
             });
             let page = page.await?;
-            let missing = self.missing_of(app, Arc::clone(&page)).await?;
+            let missing = self.missing_of(cpu_pool, Arc::clone(&page)).await?;
             // A catalog that is pushed down gives some at a time.
             let last = page.ids_after(None).last().map(ToString::to_string);
             if !missing.is_empty() || catalog.pushed().is_none() || last.is_none() {
@@ -164,7 +174,7 @@ impl Seen {
 
     async fn missing_of(
         &mut self,
-        app: &App,
+        cpu_pool: &CpuPool,
         searcher: Arc<Searcher>,
     ) -> ApiResult<Vec<Arc<Tool>>> {
         let mut skipped = std::mem::take(&mut self.skipped);
@@ -186,7 +196,7 @@ impl Seen {
             (missing, skipped)
         };
         // If the pool is full, `skipped` is lost, and its tools are asked about once more.
-        let (missing, skipped) = app.cpu_pool.run(look).await?;
+        let (missing, skipped) = cpu_pool.run(look).await?;
         self.skipped = skipped;
         Ok(missing)
     }

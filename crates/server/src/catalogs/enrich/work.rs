@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use toolscout_index::{Enrichment, Tool};
 
+use super::TextWriter;
 use super::account::Reserved;
-use crate::App;
 use crate::request::error::{ApiError, ApiResult};
 use crate::request::wire::{ItemError, ItemResult, ItemStatus};
 use crate::served::OpenCatalog;
@@ -19,7 +19,7 @@ use toolscout_state::catalog_writer::Change;
 
 /// Texts to be written.
 pub struct Work {
-    pub app: App,
+    pub writer: TextWriter,
     pub catalog: Arc<OpenCatalog>,
     pub model: Arc<dyn ChatModel>,
     pub batches: Vec<Batch>,
@@ -61,7 +61,7 @@ impl Work {
         mut progress: impl FnMut(&Answered) + Send,
     ) -> ApiResult<Run> {
         let Work {
-            app,
+            writer,
             catalog,
             model,
             batches,
@@ -70,7 +70,7 @@ impl Work {
         // If another node has the right to write, the run ends here, before it sends anything.
         let mut turn = reserved.begin().await?;
         let mut run = Run::new(model, batches, PARALLEL, Some(catalog.searcher()));
-        if let Some(left) = app.enriching.left(turn.spent()) {
+        if let Some(left) = writer.enriching.left(turn.spent()) {
             run = run.within(left);
         }
         // After this the run still waits for answers under way and counts them.
@@ -78,8 +78,8 @@ impl Work {
         let is_over = || {
             has_failed.load(Ordering::Relaxed)
                 || is_stopped()
-                || app.shutdown.is_triggered()
-                || !app.catalogs.holds(&catalog)
+                || writer.shutdown.is_triggered()
+                || !writer.catalogs.holds(&catalog)
         };
         let mut ended = Ok(());
         while let Some(step) = run.next(&is_over).await {

@@ -1,49 +1,70 @@
 //! Reads the tools of a request body.
 
+use std::sync::Arc;
+
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
+use tokio::sync::Semaphore;
 use toolscout_index::formats::{self, Parsed, ReadOptions};
 use toolscout_index::{Tool, ToolId};
 
-use crate::App;
 use crate::request::error::{ApiError, ApiResult};
 use crate::request::extract::{self, RawBody};
 use crate::request::wire::{ItemResult, failed_item};
+use toolscout_base::cpu_pool::CpuPool;
 use toolscout_base::media_type::is_json;
+use toolscout_base::telemetry::Metrics;
 
-/// Reads the tools of a body. A bounded number of bodies is read at one time, since they may be
-/// large.
-///
-/// # Errors
-/// 415 for another media type, 503 while too many bodies are read, 400 for an unknown format, 422 for a
-/// document that is no list of tools.
-pub async fn read_tools(app: &App, request: Request, options: ReadOptions) -> ApiResult<Parsed> {
-    let media_type = extract::media_type(request.headers())?;
-    let yaml = ["application/yaml", "application/x-yaml", "text/yaml"];
-    if !is_json(&media_type) && !yaml.contains(&media_type.as_str()) {
-        return Err(extract::unsupported(
-            "application/json, application/yaml or application/x-ndjson",
-        ));
+/// Reads bodies of tools. A bounded number is read at one time, since they may be large.
+pub struct BulkBodies {
+    permits: Semaphore,
+    metrics: Arc<Metrics>,
+    cpu_pool: CpuPool,
+}
+
+impl BulkBodies {
+    /// Reads at most this many bodies at one time.
+    pub fn new(most: usize, metrics: Arc<Metrics>, cpu_pool: CpuPool) -> Self {
+        BulkBodies {
+            permits: Semaphore::new(most),
+            metrics,
+            cpu_pool,
+        }
     }
-    let Ok(_permit) = app.bulk_bodies.try_acquire() else {
-        app.metrics.rejected("bulk_bodies");
-        return Err(ApiError::busy(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "overloaded",
-            "the server is reading as many bodies of tools as it can; try again later",
-        ));
-    };
-    let RawBody(bytes) = RawBody::from_request(request, &()).await?;
-    let parsed = app
-        .cpu_pool
-        .run(move || formats::parse(&bytes, &options))
-        .await??;
-    // Whoever sends all tools of a server, and sends another file by mistake, would remove them.
-    if let Some(reason) = parsed.without_tools() {
-        let message = format!("the body has no tools: {reason} (nothing was changed)");
-        return Err(ApiError::unprocessable("no_valid_tools", message));
+
+    /// Reads the tools of a body.
+    ///
+    /// # Errors
+    /// 415 for another media type, 503 while too many bodies are read, 400 for an unknown format, 422 for a
+    /// document that is no list of tools.
+    pub async fn read(&self, request: Request, options: ReadOptions) -> ApiResult<Parsed> {
+        let media_type = extract::media_type(request.headers())?;
+        let yaml = ["application/yaml", "application/x-yaml", "text/yaml"];
+        if !is_json(&media_type) && !yaml.contains(&media_type.as_str()) {
+            return Err(extract::unsupported(
+                "application/json, application/yaml or application/x-ndjson",
+            ));
+        }
+        let Ok(_permit) = self.permits.try_acquire() else {
+            self.metrics.rejected("bulk_bodies");
+            return Err(ApiError::busy(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "overloaded",
+                "the server is reading as many bodies of tools as it can; try again later",
+            ));
+        };
+        let RawBody(bytes) = RawBody::from_request(request, &()).await?;
+        let parsed = self
+            .cpu_pool
+            .run(move || formats::parse(&bytes, &options))
+            .await??;
+        // Whoever sends all tools of a server, and sends another file by mistake, would remove them.
+        if let Some(reason) = parsed.without_tools() {
+            let message = format!("the body has no tools: {reason} (nothing was changed)");
+            return Err(ApiError::unprocessable("no_valid_tools", message));
+        }
+        Ok(parsed)
     }
-    Ok(parsed)
 }
 
 /// The tools of a body in which every item must be valid and none may be missing.
