@@ -252,10 +252,11 @@ impl DropIn {
         })))
     }
 
-    /// Waits for what still goes on after the last request, at most a second.
+    /// Waits for what still goes on after the last request, some seconds at most.
     pub async fn close(&self) {
         self.0.background.close();
         self.0.background.wait().await;
+        self.0.catalogs.close().await;
     }
 
     /// Whether there is a provider at this service.

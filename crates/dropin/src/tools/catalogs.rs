@@ -16,6 +16,7 @@ use lru::LruCache;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
 use toolscout_index::formats::{self, ReadOptions};
 use toolscout_index::{Catalog, DataDir, Error, Options, Searcher, Tool};
 
@@ -30,6 +31,8 @@ pub const SERVER: &str = "request";
 const MAX_COMPARED: usize = 16;
 /// Longest wait for a list to be indexed, which goes on afterwards.
 const INDEXING_PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait for lists that are being opened at the end of the server.
+const CLOSING_PATIENCE: Duration = Duration::from_secs(5);
 /// From this share of common names on, a changed list is applied as a difference.
 const SIMILAR: f64 = 0.5;
 
@@ -74,6 +77,8 @@ struct CatalogCache {
     /// Told when a folder is no longer in use.
     released: Condvar,
     indexing: Semaphore,
+    /// Lists that are being opened, though their requests may have ended.
+    opening: TaskTracker,
 }
 
 /// A list, or why nothing in it is deferred.
@@ -108,6 +113,7 @@ impl RequestCatalogs {
             on_disk: Mutex::new(on_disk),
             released: Condvar::new(),
             indexing: Semaphore::new(limits.indexed_at_once.max(1)),
+            opening: TaskTracker::new(),
         }))
     }
 
@@ -152,7 +158,7 @@ impl RequestCatalogs {
         }
         let (catalogs, list) = (self.clone(), Arc::clone(list));
         // A task of its own: a client that goes away must not leave half of the work to the next.
-        let opening = tokio::spawn(async move {
+        let opening = self.0.opening.spawn(async move {
             let opened = cell.get_or_try_init(|| catalogs.open(list)).await;
             opened.cloned()
         });
@@ -171,11 +177,23 @@ impl RequestCatalogs {
             return;
         }
         let (catalogs, list) = (self.clone(), Arc::clone(list));
-        tokio::spawn(async move {
+        self.0.opening.spawn(async move {
             if let Err(problem) = catalogs.searcher(&list).await {
                 tracing::warn!(problem, "tools of a request cannot be searched");
             }
         });
+    }
+
+    /// Waits some seconds for lists that are being opened. One that is cut off is only a part of a cache, and made
+    /// anew.
+    pub async fn close(&self) {
+        self.0.opening.close();
+        if timeout(CLOSING_PATIENCE, self.0.opening.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!("tools of requests were still being indexed at the end");
+        }
     }
 
     fn is_open(&self, id: &ListId) -> bool {
