@@ -33,7 +33,6 @@ use crate::served::settings::CatalogSettings;
 use toolscout_base::cpu_pool::CpuPool;
 use toolscout_gate::usage::Recorder;
 use toolscout_state::feedback::FeedbackStore;
-use toolscout_state::shared::PushedStats;
 
 /// A catalog to create.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -281,36 +280,15 @@ pub async fn stats(
     Reading(catalog): Reading,
     State(cpu_pool): State<CpuPool>,
 ) -> ApiResult<Json<CatalogStats>> {
-    if let Some(pushed) = catalog.pushed() {
-        return pushed.stats().await.map(|stats| Json(stats.into()));
-    }
-    let stats = cpu_pool.run(move || catalog.stats()).await??;
+    let sizes = catalog.sizes(&cpu_pool).await?;
     Ok(Json(CatalogStats {
-        tools: stats.tools,
-        servers: counts(stats.servers),
-        vectors: counts(stats.vectors),
-        pending_embeddings: stats.pending_embeddings,
-        generation: stats.generation,
-        disk_bytes: stats.disk_bytes,
+        tools: sizes.tools,
+        servers: counts(sizes.servers),
+        vectors: counts(sizes.vectors),
+        pending_embeddings: sizes.pending_embeddings,
+        generation: sizes.generation,
+        disk_bytes: sizes.disk_bytes,
     }))
-}
-
-impl From<PushedStats> for CatalogStats {
-    fn from(stats: PushedStats) -> Self {
-        // The embedder that is farthest behind decides.
-        let mut pending_embeddings = 0;
-        for (_, embedded) in &stats.vectors {
-            pending_embeddings = pending_embeddings.max(stats.items.saturating_sub(*embedded));
-        }
-        CatalogStats {
-            tools: stats.tools,
-            pending_embeddings,
-            servers: counts(stats.servers),
-            vectors: counts(stats.vectors),
-            generation: stats.generation,
-            disk_bytes: stats.bytes,
-        }
-    }
 }
 
 impl CatalogBody {
@@ -354,12 +332,7 @@ impl CatalogBody {
             name: catalog.name.clone(),
             tools: catalog.tool_count(),
             generation: searcher.generation(),
-            // For a catalog that is pushed down only the database knows this, and its statistics show
-            // it.
-            pending_embeddings: match catalog.pushed() {
-                Some(_) => None,
-                None => Some(searcher.pending_embeddings()),
-            },
+            pending_embeddings: catalog.pending_embeddings(),
             settings: searcher.settings().into(),
             damaged: None,
         }

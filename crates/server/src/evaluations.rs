@@ -312,15 +312,8 @@ fn plan_of(request: EvaluationRequest, catalog: &OpenCatalog) -> ApiResult<Plan>
 /// # Errors
 /// 422 for a catalog without tools, or whose tools are in the store alone.
 pub(super) fn searched(catalog: &OpenCatalog) -> ApiResult<Arc<Searcher>> {
-    if catalog.pushed().is_some() {
-        let message = format!(
-            "the tools of the catalog {:?} are looked for in the store, and an evaluation needs them here; evaluate a part \
-             of them in a catalog of its own",
-            catalog.name
-        );
-        return Err(ApiError::unprocessable("pushed_down", message));
-    }
-    let searcher = catalog.searcher();
+    let instead = "evaluate a part of them in a catalog of its own";
+    let searcher = catalog.with_all_tools("an evaluation", instead)?;
     if searcher.is_empty() {
         let message = format!(
             "the catalog {:?} has no tools, so there is nothing to find; add tools first",

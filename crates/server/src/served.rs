@@ -1,5 +1,6 @@
 //! The catalogs that are served: opened when first requested, each with its writer and settings.
 
+pub mod contents;
 pub mod embedders;
 pub mod held;
 pub mod settings;
@@ -22,6 +23,7 @@ use axum::http::StatusCode;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
 use toolscout_index::memory::{Deletion, Source, Switch};
 use toolscout_index::{
     Catalog, DataDir, Error, Listing, Memory, Options, Searcher, Summary, ToolId,
@@ -33,7 +35,7 @@ use self::elsewhere::{ToolsElsewhere, not_deleted};
 use self::name_locks::{NameGuard, NameLocks};
 use self::open::{CountedBytes, Evicted, OpenCatalogs};
 pub use self::original::ShadowedCatalog;
-pub use self::pushed::{Pushed, ServedSnapshots};
+pub use self::pushed::ServedSnapshots;
 
 use self::embedders::EmbeddersOf;
 use self::held::HeldTexts;
@@ -55,6 +57,8 @@ const REACH_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a request waits while as many catalogs as may be open are in use, and how often it looks.
 const SLOT_PATIENCE: Duration = Duration::from_secs(1);
 const SLOT_PAUSE: Duration = Duration::from_millis(10);
+/// How long closing waits for what is prepared for first searches. Each catalog takes less than a second.
+const PREPARING_PATIENCE: Duration = Duration::from_secs(5);
 /// Catalogs that are opened at the start, some milliseconds each.
 const MAX_OPENED_AT_START: usize = 256;
 
@@ -68,10 +72,7 @@ pub struct OpenCatalog {
     pub held: HeldTexts,
     catalog: Catalog,
     folder: PathBuf,
-    /// The catalog of the store that it follows, where several nodes share one.
-    shared: Option<Shared>,
-    /// Its tools, where a search engine that somebody else runs has them.
-    elsewhere: Option<ToolsElsewhere>,
+    home: Home,
     bytes: Arc<CountedBytes>,
     /// Its place among the open catalogs.
     slot: OnceLock<OwnedSemaphorePermit>,
@@ -99,9 +100,9 @@ impl OpenCatalog {
 
     /// Where the approved definitions of its tools are.
     pub fn approved(&self) -> ApprovedPlace {
-        match &self.shared {
-            Some(shared) => shared.catalog.approved(),
-            None => self.folder().into(),
+        match &self.home {
+            Home::Store(shared) => shared.catalog.approved(),
+            Home::Local | Home::External(_) => self.folder().into(),
         }
     }
 
@@ -116,9 +117,11 @@ impl OpenCatalog {
         at_ms: i64,
         source: &Source,
     ) -> ApiResult<bool> {
-        match &self.shared {
-            Some(shared) => Ok(shared.catalog.remember((query, tool), at_ms, source)?),
-            None => Ok(self.memory().remember(query, tool, at_ms, source)?),
+        match &self.home {
+            Home::Store(shared) => Ok(shared.catalog.remember((query, tool), at_ms, source)?),
+            Home::Local | Home::External(_) => {
+                Ok(self.memory().remember(query, tool, at_ms, source)?)
+            }
         }
     }
 
@@ -127,9 +130,9 @@ impl OpenCatalog {
     /// # Errors
     /// Those of [`Memory::set_switch`]; 503 without the store.
     pub fn switch_memory(&self, switch: Switch) -> ApiResult<()> {
-        match &self.shared {
-            Some(shared) => Ok(shared.catalog.switch_memory(switch)?),
-            None => Ok(self.memory().set_switch(switch)?),
+        match &self.home {
+            Home::Store(shared) => Ok(shared.catalog.switch_memory(switch)?),
+            Home::Local | Home::External(_) => Ok(self.memory().set_switch(switch)?),
         }
     }
 
@@ -138,9 +141,9 @@ impl OpenCatalog {
     /// # Errors
     /// Those of [`Memory::forget`]; 503 without the store.
     pub fn forget_memory(&self, what: &Deletion) -> ApiResult<usize> {
-        match &self.shared {
-            Some(shared) => Ok(shared.catalog.forget_memory(what)?),
-            None => Ok(self.memory().forget(what)?),
+        match &self.home {
+            Home::Store(shared) => Ok(shared.catalog.forget_memory(what)?),
+            Home::Local | Home::External(_) => Ok(self.memory().forget(what)?),
         }
     }
 
@@ -154,9 +157,9 @@ impl OpenCatalog {
         cpu_pool: &CpuPool,
         change: impl FnOnce(&OpenCatalog) -> ApiResult<T> + Send + 'static,
     ) -> ApiResult<T> {
-        let waits = self.shared.is_some();
+        let waits_for_store = matches!(self.home, Home::Store(_));
         let change = move || change(&self);
-        match waits {
+        match waits_for_store {
             true => blocking(change).await?,
             false => cpu_pool.run(change).await?,
         }
@@ -170,13 +173,13 @@ impl OpenCatalog {
         if self.searcher().generation() >= generation {
             return Ok(());
         }
-        match &self.shared {
-            Some(shared) => {
+        match &self.home {
+            Home::Store(shared) => {
                 shared.store.hurry();
                 // Whether it was reached is checked below.
                 let _ = timeout(REACH_PATIENCE, self.writer.reaches(generation)).await;
             }
-            None => {
+            Home::Local | Home::External(_) => {
                 let catalog = self.catalog.clone();
                 blocking(move || catalog.refresh()).await??;
             }
@@ -193,7 +196,7 @@ impl OpenCatalog {
     /// # Errors
     /// As [`OpenCatalog::reach`].
     pub async fn catch_up(&self) -> ApiResult<()> {
-        let Some(shared) = &self.shared else {
+        let Home::Store(shared) = &self.home else {
             return Ok(());
         };
         let (store, name) = (Arc::clone(&shared.store), self.name.clone());
@@ -205,10 +208,11 @@ impl OpenCatalog {
 
     /// Why searches may lack what others have written, if the store or the engine with the tools is away.
     pub fn store_problem(&self) -> Option<String> {
-        if let Some(elsewhere) = &self.elsewhere {
-            return elsewhere.tools.problem();
+        match &self.home {
+            Home::Local => None,
+            Home::Store(shared) => shared.store.problem(),
+            Home::External(external) => external.tools.problem(),
         }
-        self.shared.as_ref()?.store.problem()
     }
 
     /// Finishes the changes in its write queue, and takes no more. Blocks.
@@ -219,21 +223,24 @@ impl OpenCatalog {
 
     /// False once another process or another node has deleted it.
     fn exists(&self) -> bool {
-        if let Some(shared) = &self.shared
+        if let Home::Store(shared) = &self.home
             && shared.catalog.is_deleted()
         {
             return false;
         }
         self.catalog.exists()
     }
+}
 
-    /// Sizes on disk and in memory. Reads the disk.
-    ///
-    /// # Errors
-    /// [`Error::Store`].
-    pub fn stats(&self) -> toolscout_index::Result<toolscout_index::Stats> {
-        self.catalog.stats()
-    }
+/// Where the truth about a catalog is, its tools above all.
+enum Home {
+    /// In its folder.
+    Local,
+    /// In the store that several nodes share. The folder has a copy, which lacks the tools of a catalog that is
+    /// pushed down.
+    Store(Shared),
+    /// In its folder, but for the tools: an external engine has them.
+    External(ToolsElsewhere),
 }
 
 /// A catalog of the store, and the store.
@@ -256,6 +263,8 @@ pub struct ServedCatalogs {
     slots: Arc<Semaphore>,
     /// One permit for each catalog that may be opened at one time.
     openings: Arc<Semaphore>,
+    /// What is done for the first searches, which need not wait for it.
+    preparing: TaskTracker,
     listing: Arc<Mutex<Listing>>,
     max_catalogs: usize,
     max_open: usize,
@@ -298,6 +307,7 @@ impl ServedCatalogs {
             names: NameLocks::default(),
             slots: Arc::new(Semaphore::new(limits.max_open_catalogs)),
             openings: Arc::new(Semaphore::new(limits.search_threads)),
+            preparing: TaskTracker::new(),
             listing,
             max_catalogs: limits.max_catalogs,
             max_open: limits.max_open_catalogs,
@@ -534,7 +544,7 @@ impl ServedCatalogs {
         let most = self.max_open.min(MAX_OPENED_AT_START);
         for name in std::iter::once(first).chain(others).take(most) {
             match self.get(name).await {
-                Ok(open) => prepare(open.searcher()).await?,
+                Ok(open) => self.prepare(open.searcher()).await?,
                 Err(error) => tracing::error!(
                     catalog = name,
                     detail = error.detail,
@@ -543,6 +553,22 @@ impl ServedCatalogs {
                 ),
             }
         }
+        Ok(())
+    }
+
+    /// Does what the first search would do beside its own work. Searches need not wait for the second
+    /// part of it.
+    async fn prepare(&self, searcher: Arc<Searcher>) -> ApiResult<()> {
+        let warmed = Arc::clone(&searcher);
+        blocking(move || warmed.warm_up()).await?;
+        self.preparing.spawn_blocking(move || {
+            searcher.prepare_ranking();
+            // Opening and preparing a large catalog takes memory that is freed again. Small ones are opened
+            // too often for this.
+            if searcher.len() >= allocator::MANY_TOOLS {
+                allocator::release_freed();
+            }
+        });
         Ok(())
     }
 
@@ -571,6 +597,15 @@ impl ServedCatalogs {
     /// # Errors
     /// 500 when closing panicked.
     pub async fn close(&self) -> ApiResult<()> {
+        self.preparing.close();
+        if timeout(PREPARING_PATIENCE, self.preparing.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                "catalogs are closed while something is prepared for their first searches"
+            );
+        }
         let open = self.all_open();
         let close_all = move || {
             for catalog in &open {
@@ -678,22 +713,6 @@ async fn close(unused: Evicted) -> ApiResult<()> {
         drop(unused.name);
     })
     .await
-}
-
-/// Does what the first search would do beside its own work. Searches need not wait for the second
-/// part of it.
-async fn prepare(searcher: Arc<Searcher>) -> ApiResult<()> {
-    let warmed = Arc::clone(&searcher);
-    blocking(move || warmed.warm_up()).await?;
-    tokio::task::spawn_blocking(move || {
-        searcher.prepare_ranking();
-        // Opening and preparing a large catalog takes memory that is freed again. Small ones are opened
-        // too often for this.
-        if searcher.len() >= allocator::MANY_TOOLS {
-            allocator::release_freed();
-        }
-    });
-    Ok(())
 }
 
 /// Whether a request created a catalog.
@@ -827,7 +846,7 @@ impl Opener {
     ) -> toolscout_index::Result<OpenCatalog> {
         settings::adopt_former_file(&catalog)?;
         let store = Box::new(LocalStore(catalog.clone()));
-        self.serve(name, catalog, named, store, None)
+        self.serve(name, catalog, named, store, Home::Local)
     }
 
     /// `named` are the embedders that its settings name and that it was opened with.
@@ -837,7 +856,7 @@ impl Opener {
         catalog: Catalog,
         named: Option<String>,
         store: Box<dyn CatalogStore>,
-        shared: Option<Shared>,
+        home: Home,
     ) -> toolscout_index::Result<OpenCatalog> {
         let folder = catalog.path().to_owned();
         // Damaged vectors and a damaged memory do not keep the catalog from being served.
@@ -859,7 +878,7 @@ impl Opener {
         let queue = self.write_queue;
         let writer = CatalogWriter::start_over(store, name, catalog.clone(), queue, depth, watch)
             .map_err(|source| Error::io("start threads to write", &folder, source))?;
-        if let Some(shared) = &shared {
+        if let Home::Store(shared) = &home {
             shared.catalog.set_waker(writer.waker());
         }
         Ok(OpenCatalog {
@@ -868,8 +887,7 @@ impl Opener {
             held: HeldTexts::default(),
             catalog,
             folder,
-            shared,
-            elsewhere: None,
+            home,
             bytes,
             slot: OnceLock::new(),
             last_used: AtomicU64::default(),

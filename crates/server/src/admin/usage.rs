@@ -14,7 +14,7 @@ use crate::request::error::{ApiError, ApiResult};
 use crate::request::extract::{Json, QueryString};
 use crate::request::paging;
 use crate::request::threads::blocking;
-use crate::served::{OpenCatalog, ServedCatalogs};
+use crate::served::ServedCatalogs;
 use toolscout_base::clock::{date, day_of, millis, unix_ms};
 use toolscout_gate::usage::missed::{Missed, MissedGroup, QUERIES_ARE_OFF};
 use toolscout_gate::usage::report::{
@@ -25,8 +25,8 @@ use toolscout_gate::usage::shadow::{Shadow, ShadowState};
 use toolscout_gate::usage::{
     CallerDay, CallerFigures, CallerKey, Recorder, UsageDatabase, UsageError,
 };
-use toolscout_index::ToolId;
 use toolscout_index::embed::table::StaticTable;
+use toolscout_index::{Searcher, ToolId};
 use toolscout_state::shared::SharedStore;
 use toolscout_state::usage::{CountedNodes, ForgetError, UsageOfNodes};
 
@@ -327,17 +327,17 @@ pub async fn unused(
 ) -> ApiResult<Json<UnusedPage>> {
     let limit = paging::limit(params.limit)?;
     let after: Option<String> = paging::after(params.cursor.as_deref())?;
-    if catalog.pushed().is_some() {
-        let message = format!(
-            "the tools of the catalog {:?} are looked for in the store, and listing those that nobody uses needs them \
-             here; list those that are used: /v1/catalogs/{}/usage",
-            catalog.name, catalog.name
-        );
-        return Err(ApiError::unprocessable("pushed_down", message));
-    }
+    let used = format!(
+        "list those that are used: /v1/catalogs/{}/usage",
+        catalog.name
+    );
+    let searcher = catalog.with_all_tools("listing those that nobody uses", &used)?;
     let reader = reports.reader(params.since_days)?;
-    let page = blocking(move || reader.unused(&catalog, params.server.as_deref(), after, limit));
-    Ok(Json(page.await?.map_err(ApiError::internal)?))
+    let unused = move || {
+        let server = params.server.as_deref();
+        reader.unused(&catalog.name, &searcher, server, after, limit)
+    };
+    Ok(Json(blocking(unused).await?.map_err(ApiError::internal)?))
 }
 
 /// Lists the requests to a catalog that no tool served, in groups of one meaning. Needs an admin key for
@@ -534,14 +534,14 @@ impl Reader {
 
     fn unused(
         &self,
-        catalog: &OpenCatalog,
+        catalog: &str,
+        searcher: &Searcher,
         server: Option<&str>,
         after: Option<String>,
         limit: usize,
     ) -> Result<UnusedPage, UsageError> {
         let mut usage = self.usage()?;
-        let used = usage.tools(&catalog.name)?;
-        let searcher = catalog.searcher();
+        let used = usage.tools(catalog)?;
         let tools = searcher.tools();
         let tools = tools.filter(|tool| server.is_none_or(|server| tool.id.server() == server));
         let unused = Unused::of(tools, &used);

@@ -341,7 +341,7 @@ pub async fn start(
 ) -> ApiResult<Response> {
     let wanted = request.wanted(&writer.enriching.wanted)?;
     // Before anything is paid for that cannot be stored.
-    catalog.keeps_tools()?;
+    catalog.keeps_texts()?;
     if request.dry_run {
         let searcher = catalog.with_texts(request.tools()).await?;
         // Counting the tokens of all definitions takes a while.

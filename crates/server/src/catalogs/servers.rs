@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use toolscout_index::{Filter, Tool};
+use toolscout_index::Tool;
 use utoipa::ToSchema;
 
 use super::changes::undecided;
@@ -111,9 +111,8 @@ pub async fn list(
     }
     let own = Arc::clone(&catalog);
     servers.add_changes(&blocking(move || undecided(&own)).await??);
-    Ok(Json(
-        servers.with_tools(&catalog, &cpu_pool).await?.listed(),
-    ))
+    servers.add_tools(catalog.servers(&cpu_pool).await?);
+    Ok(Json(servers.listed()))
 }
 
 /// Servers by their names, while they are collected.
@@ -143,24 +142,10 @@ impl Servers {
         }
     }
 
-    /// Counts the tools of a catalog.
-    async fn with_tools(mut self, catalog: &OpenCatalog, cpu_pool: &CpuPool) -> ApiResult<Self> {
-        // The tools are in the store, so the store counts them.
-        if let Some(pushed) = catalog.pushed() {
-            for (name, tools) in pushed.stats().await?.servers {
-                self.of(&name).tools = tools;
-            }
-            return Ok(self);
+    fn add_tools(&mut self, tools: BTreeMap<String, usize>) {
+        for (name, tools) in tools {
+            self.of(&name).tools = tools;
         }
-        let searcher = catalog.searcher();
-        // Counting goes through all tools.
-        let count = move || {
-            for id in searcher.ids_passing(&Filter::default()) {
-                self.of(id.server()).tools += 1;
-            }
-            self
-        };
-        Ok(cpu_pool.run(count).await?)
     }
 
     fn listed(self) -> ServerList {

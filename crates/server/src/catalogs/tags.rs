@@ -42,20 +42,9 @@ pub async fn list(
     QueryString(params): QueryString<TagParams>,
 ) -> ApiResult<Json<TagList>> {
     let limit = paging::limit(params.limit)?;
-    if let Some(pushed) = catalog.pushed() {
-        let (tags, total) = pushed.tags(limit).await?;
-        return Ok(Json(TagList {
-            tags: counts(tags),
-            total,
-        }));
-    }
-    let searcher = catalog.searcher();
-    let listed = cpu_pool.run(move || {
-        let tags = searcher.tags();
-        TagList {
-            tags: counts(tags.iter().take(limit).cloned().collect()),
-            total: tags.len(),
-        }
-    });
-    Ok(Json(listed.await?))
+    let (tags, total) = catalog.tags(&cpu_pool, limit).await?;
+    Ok(Json(TagList {
+        tags: counts(tags),
+        total,
+    }))
 }

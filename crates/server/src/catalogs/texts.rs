@@ -281,7 +281,7 @@ pub async fn take(
     QueryString(TakeParams { reviewed }): QueryString<TakeParams>,
     RawBody(body): RawBody,
 ) -> ApiResult<Json<TakenTexts>> {
-    catalog.keeps_tools()?;
+    catalog.keeps_texts()?;
     let text = body_text(body)?;
     let reviewed = reviewed == Some(true);
     let taken = writes::take(&cpu_pool, &catalog, text, reviewed).await?;

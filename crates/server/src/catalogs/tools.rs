@@ -2,7 +2,6 @@
 
 pub mod body;
 pub mod load;
-mod page;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,10 +22,12 @@ use crate::request::extract::{self, Json, Path, QueryString};
 use crate::request::paging;
 use crate::request::wire::{ChangeCounts, ItemResult, ItemStatus, ToolBody, ToolWarning};
 use crate::served::OpenCatalog;
+use crate::served::contents::Page;
 use crate::tasks::{self, Tasks};
 use toolscout_base::cpu_pool::CpuPool;
 use toolscout_finder::finder::model_names;
 use toolscout_state::catalog_writer::{Change, Written};
+use toolscout_state::shared::PageOf;
 
 /// A page of the list of tools.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -56,21 +57,24 @@ const MAX_NAME_BYTES: usize = 256;
 
 impl ListParams {
     /// # Errors
-    /// 422 for a part of an id that is too long to be one.
-    fn listed(self) -> ApiResult<page::Listed> {
-        if let Some(name) = &self.name
-            && name.len() > MAX_NAME_BYTES
-        {
+    /// 422 for a limit or a cursor that is not valid, and for a part of an id that is too long to be one.
+    fn page(self) -> ApiResult<PageOf> {
+        let part = self.name.unwrap_or_default();
+        let limit = paging::limit(self.limit)?;
+        let after = paging::after(self.cursor.as_deref())?;
+        if part.len() > MAX_NAME_BYTES {
             let message =
                 format!("name is longer than {MAX_NAME_BYTES} bytes; give a part of an id");
             return Err(ApiError::unprocessable("invalid_value", message));
         }
-        Ok(page::Listed::new(
-            self.kind,
-            self.server,
-            self.tag,
-            self.name.as_deref(),
-        ))
+        Ok(PageOf {
+            kinds: self.kind.into_iter().collect(),
+            after,
+            server: self.server,
+            tag: self.tag,
+            part: part.trim().to_lowercase(),
+            limit,
+        })
     }
 }
 
@@ -162,6 +166,24 @@ pub struct DeleteParams {
     destructive: Option<bool>,
 }
 
+impl From<Page> for ToolPage {
+    fn from(page: Page) -> Self {
+        ToolPage {
+            next_cursor: match page.tools.last() {
+                Some(last) if page.has_more => Some(paging::cursor_after(last.id.as_str())),
+                _ => None,
+            },
+            tools: page
+                .tools
+                .iter()
+                .map(|tool| ToolBody::from(&**tool))
+                .collect(),
+            total: page.total,
+            generation: page.generation,
+        }
+    }
+}
+
 /// The result of a delete.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct DeleteAnswer {
@@ -182,18 +204,8 @@ pub async fn list(
     State(cpu_pool): State<CpuPool>,
     QueryString(params): QueryString<ListParams>,
 ) -> ApiResult<Json<ToolPage>> {
-    let limit = paging::limit(params.limit)?;
-    let after: Option<String> = paging::after(params.cursor.as_deref())?;
-    let listed = params.listed()?;
-    // The tools are in the store, so the database makes the page.
-    if let Some(pushed) = catalog.pushed() {
-        return page::of_store(&pushed, after, &listed, limit)
-            .await
-            .map(Json);
-    }
-    let searcher = catalog.searcher();
-    let page = cpu_pool.run(move || page::page(&searcher, after.as_deref(), &listed, limit));
-    Ok(Json(page.await?))
+    let page = catalog.page(&cpu_pool, params.page()?).await?;
+    Ok(Json(ToolPage::from(page)))
 }
 
 /// Adds or replaces many tools, in any accepted format.
@@ -353,26 +365,12 @@ pub async fn remove_matching(
         let message = "the filter is empty; give server, tag, read_only or destructive, or delete the catalog to delete every tool";
         return Err(ApiError::unprocessable("empty_filter", message));
     }
-    let ids = ids_passing(&cpu_pool, &catalog, filter).await?;
+    let ids = catalog.ids_passing(&cpu_pool, filter).await?;
     let written = catalog.writer.try_write(Change::Remove(ids)).await?;
     Ok(Json(DeleteAnswer {
         removed: to_strings(&written.changes.removed),
         generation: written.generation,
     }))
-}
-
-/// The ids of the tools that pass a filter.
-async fn ids_passing(
-    cpu_pool: &CpuPool,
-    catalog: &OpenCatalog,
-    filter: Filter,
-) -> ApiResult<Vec<ToolId>> {
-    if let Some(pushed) = catalog.pushed() {
-        return pushed.ids_passing(&filter).await;
-    }
-    let searcher = catalog.searcher();
-    let passing = move || -> Vec<ToolId> { searcher.ids_passing(&filter).cloned().collect() };
-    Ok(cpu_pool.run(passing).await?)
 }
 
 /// The path of a tool.

@@ -163,7 +163,7 @@ async fn write(
 }
 
 async fn answer(cpu_pool: &CpuPool, catalog: &Arc<OpenCatalog>) -> ApiResult<Json<WordsAnswer>> {
-    let (searcher, has_tools) = (catalog.searcher(), catalog.pushed().is_none());
+    let (searcher, has_tools) = (catalog.searcher(), catalog.has_all_tools());
     // Off the async threads: every entry is looked up.
     let answer = cpu_pool.run(move || words_of(&searcher, has_tools));
     Ok(Json(answer.await?))

@@ -152,7 +152,7 @@ fn check_size(report: &Report) -> ApiResult<()> {
 
 /// How the catalog differs from what was measured.
 fn remarks(report: &Report, catalog: &OpenCatalog) -> ApiResult<Vec<String>> {
-    if catalog.pushed().is_some() {
+    if !catalog.has_all_tools() {
         let remark =
             "The tools of this catalog are in the store; the report was not compared with them.";
         return Ok(vec![remark.to_owned()]);

@@ -10,7 +10,7 @@ use toolscout_index::{Error, Searcher, Weights};
 use toolscout_state::catalog_writer::{CatalogStore, Change, LocalStore, WriteError, Written};
 use toolscout_state::shared::{PushedTools, StoreError};
 
-use super::{NotOpened, OpenCatalog, Opener};
+use super::{Home, NotOpened, OpenCatalog, Opener};
 use crate::request::error::{ApiError, ApiResult};
 use crate::served::settings;
 
@@ -72,26 +72,19 @@ impl Opener {
         };
         let named = searcher.settings().embedder.clone();
         let store = Box::new(SettingsOnly(LocalStore(catalog.clone())));
-        let mut open = self.serve(name, catalog, named, store, None)?;
-        open.elsewhere = Some(tools);
-        Ok(open)
+        Ok(self.serve(name, catalog, named, store, Home::External(tools))?)
     }
 }
 
 impl OpenCatalog {
-    /// Whether its tools are in a search engine that somebody else runs.
-    pub fn has_tools_elsewhere(&self) -> bool {
-        self.elsewhere.is_some()
-    }
-
-    /// Refuses what would write about its tools, if they are elsewhere.
+    /// Refuses texts about its tools that could not be stored.
     ///
     /// # Errors
-    /// 409 if they are.
-    pub fn keeps_tools(&self) -> ApiResult<()> {
-        match self.has_tools_elsewhere() {
-            true => Err(WriteError::Elsewhere.into()),
-            false => Ok(()),
+    /// 409 if an external engine has the tools.
+    pub fn keeps_texts(&self) -> ApiResult<()> {
+        match &self.home {
+            Home::External(_) => Err(WriteError::Elsewhere.into()),
+            Home::Local | Home::Store(_) => Ok(()),
         }
     }
 }

@@ -27,7 +27,7 @@ impl Original for OpenCatalog {
     }
 
     fn is_pushed_down(&self) -> bool {
-        self.pushed().is_some()
+        !self.has_all_tools()
     }
 }
 

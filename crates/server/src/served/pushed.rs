@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 use toolscout_index::{Filter, Query, Searcher, Tool, ToolId};
 
-use super::OpenCatalog;
+use super::{Home, OpenCatalog};
 use crate::request::error::{ApiResult, elsewhere_refused, pushed_down_unavailable};
 use toolscout_base::clock::unix_ms;
 use toolscout_base::cpu_pool::CpuPool;
@@ -19,29 +19,29 @@ use toolscout_finder::finder::snapshot::SnapshotSource;
 use toolscout_state::shared::{ListedTools, PageOf, PushedStats, PushedTools, StoreError, TextsOf};
 
 /// The tools of a catalog, where they are elsewhere.
-pub struct Pushed<'a> {
+pub(super) struct Pushed<'a> {
     tools: &'a dyn PushedTools,
     runtime: &'a Handle,
-    /// True for a search engine that somebody else runs.
-    is_elsewhere: bool,
+    /// True for an external engine.
+    is_external: bool,
 }
 
 impl OpenCatalog {
     /// Its tools, if they are elsewhere.
-    pub fn pushed(&self) -> Option<Pushed<'_>> {
-        if let Some(elsewhere) = &self.elsewhere {
-            return Some(Pushed {
-                tools: &*elsewhere.tools,
-                runtime: &elsewhere.runtime,
-                is_elsewhere: true,
-            });
+    pub(super) fn pushed(&self) -> Option<Pushed<'_>> {
+        match &self.home {
+            Home::Local => None,
+            Home::Store(shared) => shared.catalog.is_pushed_down().then(|| Pushed {
+                tools: &*shared.catalog,
+                runtime: shared.store.runtime(),
+                is_external: false,
+            }),
+            Home::External(external) => Some(Pushed {
+                tools: &*external.tools,
+                runtime: &external.runtime,
+                is_external: true,
+            }),
         }
-        let shared = self.shared.as_ref()?;
-        shared.catalog.is_pushed_down().then(|| Pushed {
-            tools: &*shared.catalog,
-            runtime: shared.store.runtime(),
-            is_elsewhere: false,
-        })
     }
 
     /// Number of tools.
@@ -171,7 +171,7 @@ impl Pushed<'_> {
     fn answered<T>(&self, answer: Result<T, StoreError>) -> ApiResult<T> {
         match answer {
             // A refused key or a missing index is no outage, and trying again is no help.
-            Err(StoreError::Refused(reason)) if self.is_elsewhere => Err(elsewhere_refused(reason)),
+            Err(StoreError::Refused(reason)) if self.is_external => Err(elsewhere_refused(reason)),
             answer => answered(answer),
         }
     }

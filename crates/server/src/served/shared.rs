@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use toolscout_index::{Catalog, Error, Followed, Summary};
 
-use super::{Created, NotOpened, OpenCatalog, Opener, Shared, too_many};
+use super::{Created, Home, NotOpened, OpenCatalog, Opener, Shared, too_many};
 use crate::request::error::{store_unavailable, unknown_catalog};
 use toolscout_state::catalog_writer::WriteError;
 use toolscout_state::shared::{CreatedCatalog, SharedStore, StoreError, StoredCatalog};
@@ -184,6 +184,6 @@ impl Opener {
             store: Arc::clone(store),
             catalog: opened.catalog,
         };
-        Ok(self.serve(name, catalog, named, opened.writer, Some(shared))?)
+        Ok(self.serve(name, catalog, named, opened.writer, Home::Store(shared))?)
     }
 }

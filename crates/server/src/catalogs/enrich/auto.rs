@@ -57,7 +57,7 @@ pub async fn write_by_itself(writer: TextWriter, cpu_pool: CpuPool) {
             sleep(PAUSE).await;
             for catalog in writer.catalogs.all_open() {
                 // Texts about tools that somebody else keeps are not stored, and would be paid for again and again.
-                if catalog.has_tools_elsewhere() {
+                if catalog.keeps_texts().is_err() {
                     continue;
                 }
                 if let Err(error) = seen.write(&writer, &cpu_pool, &catalog).await
@@ -163,9 +163,9 @@ impl Seen {
             });
             let page = page.await?;
             let missing = self.missing_of(cpu_pool, Arc::clone(&page)).await?;
-            // A catalog that is pushed down gives some at a time.
+            // A catalog without all of them here gives some at a time.
             let last = page.ids_after(None).last().map(ToString::to_string);
-            if !missing.is_empty() || catalog.pushed().is_none() || last.is_none() {
+            if !missing.is_empty() || catalog.has_all_tools() || last.is_none() {
                 return Ok(missing);
             }
             after = last;

@@ -184,8 +184,8 @@ pub async fn forget_all(
             generation,
         } = forget(catalog, ids.await?).await?;
         forgotten += changes.changed.len();
-        // A catalog that is pushed down gives some at a time.
-        if changes.changed.is_empty() || catalog.pushed().is_none() {
+        // A catalog without all of them here gives some at a time.
+        if changes.changed.is_empty() || catalog.has_all_tools() {
             return Ok(ForgottenTexts {
                 forgotten,
                 generation,
