@@ -214,7 +214,8 @@ pub struct DropIn(Arc<DropInState>);
 struct DropInState {
     provider: Provider,
     catalogs: RequestCatalogs,
-    memory: KeptConversations,
+    /// What clients do not see of their conversations.
+    conversations: KeptConversations,
     /// The memory for the answers that are being read.
     answers: AnswerMemory,
     /// What the log was told already.
@@ -243,7 +244,10 @@ impl DropIn {
             provider: Provider::new(config.provider.clone())?,
             catalogs: RequestCatalogs::new(folder, options, config.catalogs),
             answers: AnswerMemory::new(config.answers),
-            memory: KeptConversations::new(config.remembered_entries, config.remembered_bytes),
+            conversations: KeptConversations::new(
+                config.remembered_entries,
+                config.remembered_bytes,
+            ),
             said: SaidOnce::default(),
             metrics,
             cpu_pool,
@@ -337,7 +341,7 @@ impl DropIn {
             Some((id, below)) => (id, format!("/{below}")),
             None => (rest, String::new()),
         };
-        let known = self.0.memory.get(&held_key(&request.owner, id));
+        let known = self.0.conversations.get(&held_key(&request.owner, id));
         let response_id = known.and_then(|known| known.response_id.clone());
         if let Some(response_id) = response_id {
             request.path = format!("{base}/responses/{response_id}{below}");
@@ -365,8 +369,8 @@ impl DropIn {
         if request.body.len() < LARGE_BODY_BYTES {
             return Ok(self.plan(request));
         }
-        let (proxy, request) = (self.clone(), Arc::clone(request));
-        let planned = self.0.cpu_pool.run(move || proxy.plan(&request)).await;
+        let (endpoint, request) = (self.clone(), Arc::clone(request));
+        let planned = self.0.cpu_pool.run(move || endpoint.plan(&request)).await;
         planned.map_err(Failure::from)
     }
 

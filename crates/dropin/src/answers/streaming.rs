@@ -128,7 +128,7 @@ impl Rounds {
             return Ok(());
         };
         let begun = Instant::now();
-        let provider = &self.exchange.proxy.0.provider;
+        let provider = &self.exchange.endpoint.0.provider;
         let chunk = provider.chunk(response).await;
         self.exchange.report.figures.model += begun.elapsed();
         match chunk? {
@@ -179,7 +179,7 @@ impl Rounds {
     async fn end_round(&mut self) -> Result<(), Failure> {
         self.is_round_over = false;
         if let Some(response) = self.response.take() {
-            drain(response, &self.exchange.proxy.0.background);
+            drain(response, &self.exchange.endpoint.0.background);
         }
         let bytes = self.exchange.held.bytes();
         let round = long_work::read(bytes, || self.answer.end_round()).await?;
@@ -215,7 +215,7 @@ impl Rounds {
     /// A refusal of a later round, for a client that already has part of the answer.
     async fn reported(&mut self, mut response: Response) -> Failure {
         let status = response.status().as_u16();
-        let provider = &self.exchange.proxy.0.provider;
+        let provider = &self.exchange.endpoint.0.provider;
         let body = provider.whole(&mut response, MAX_REFUSAL_BYTES).await;
         // A refusal that cannot be read is told by its status.
         let body: Value = serde_json::from_slice(&body.unwrap_or_default()).unwrap_or_default();

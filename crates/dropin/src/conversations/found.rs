@@ -4,12 +4,14 @@ use bytes::Bytes;
 use serde_json::Value;
 use toolscout_index::ToolId;
 
+use crate::DropInRequest;
 use crate::conversations::conversation::ConversationNames;
-use crate::conversations::kept_conversations::{ConversationKey, Identity, Remembered, Restored};
+use crate::conversations::kept_conversations::{
+    ConversationKey, Identity, KeptConversations, Remembered, Restored,
+};
 use crate::dialect::{Dialect, Item};
 use crate::tools::shown::ShownTools;
 use crate::wire::json::{self, Fields};
-use crate::{DropIn, DropInRequest};
 use toolscout_finder::finder::SearchTrail;
 
 /// What was found in a conversation.
@@ -33,7 +35,7 @@ impl Found {
     /// What was found before this request. Where the last answer is not known as the client has it,
     /// what is remembered under the names of the conversation counts.
     pub fn before(
-        proxy: &DropIn,
+        kept: &KeptConversations,
         names: &ConversationNames,
         held: &Held,
         restored: &Restored,
@@ -52,8 +54,7 @@ impl Found {
         if is_known || is_new {
             return found;
         }
-        let memory = &proxy.0.memory;
-        let Some(remembered) = names.keys.iter().find_map(|key| memory.get(key)) else {
+        let Some(remembered) = names.keys.iter().find_map(|key| kept.get(key)) else {
             return found;
         };
         let mut of_conversation = Found::of(&remembered);
@@ -84,7 +85,7 @@ pub struct Held {
 impl Held {
     /// Reads the ids in a request, and puts in those of the provider where the client has others.
     pub fn take(
-        proxy: &DropIn,
+        kept: &KeptConversations,
         request: &DropInRequest,
         fields: &mut Fields,
         identity: &mut Identity,
@@ -101,7 +102,7 @@ impl Held {
             held.continues = true;
             // What came before is not in the request, and its id stands for it.
             identity.add(Item::OfClient(id.clone().into()));
-            let Some(remembered) = proxy.0.memory.get(&held_key(&request.owner, &id)) else {
+            let Some(remembered) = kept.get(&held_key(&request.owner, &id)) else {
                 continue;
             };
             held.found = Some(Found::of(&remembered));
