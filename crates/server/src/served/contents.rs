@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use toolscout_index::{Filter, Searcher, Tool, ToolId};
 
-use super::OpenCatalog;
+use super::catalog::OpenCatalog;
 use crate::request::error::{ApiError, ApiResult};
 use toolscout_base::cpu_pool::CpuPool;
 use toolscout_state::shared::PageOf;

@@ -10,7 +10,8 @@ use toolscout_index::{Error, Searcher, Weights};
 use toolscout_state::catalog_writer::{CatalogStore, Change, LocalStore, WriteError, Written};
 use toolscout_state::shared::{PushedTools, StoreError};
 
-use super::{Home, NotOpened, OpenCatalog, Opener};
+use super::catalog::{Home, OpenCatalog, ToolsElsewhere};
+use super::{NotOpened, Opener};
 use crate::request::error::{ApiError, ApiResult};
 use crate::served::settings;
 
@@ -26,12 +27,6 @@ pub struct Elsewhere {
     pub open: OpenElsewhere,
     /// Where their connections run.
     pub runtime: Handle,
-}
-
-/// The tools of one such catalog.
-pub(super) struct ToolsElsewhere {
-    pub(super) tools: Arc<dyn PushedTools>,
-    pub(super) runtime: Handle,
 }
 
 impl Opener {

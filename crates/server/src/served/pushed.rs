@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 use toolscout_index::{Filter, Query, Searcher, Tool, ToolId};
 
-use super::{Home, OpenCatalog};
+use super::catalog::{Home, OpenCatalog};
 use crate::request::error::{ApiResult, elsewhere_refused, pushed_down_unavailable};
 use toolscout_base::clock::unix_ms;
 use toolscout_base::cpu_pool::CpuPool;

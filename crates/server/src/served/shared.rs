@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use toolscout_index::{Catalog, Error, Followed, Summary};
 
-use super::{Created, Home, NotOpened, OpenCatalog, Opener, Shared, too_many};
+use super::catalog::{Home, OpenCatalog, Shared};
+use super::{Created, NotOpened, Opener, too_many};
 use crate::request::error::{store_unavailable, unknown_catalog};
 use toolscout_state::catalog_writer::WriteError;
 use toolscout_state::shared::{CreatedCatalog, SharedStore, StoreError, StoredCatalog};
