@@ -87,6 +87,7 @@ impl KeyWatch {
     ) {
         let Some(key) = key else { return };
         let key = self.begin(key);
+        // Detached: whatever the key began cancels `over` when it ends, which ends this too.
         tokio::spawn(async move {
             tokio::select! {
                 // If both are ready, there is nothing left to end.
@@ -105,7 +106,8 @@ impl KeyWatch {
             return;
         }
         let keys = keys.clone();
-        // Apart from the look at keys that have ended, which must not wait for a store.
+        // Apart from the look at keys that have ended, which must not wait for a store. Nobody waits for it: a use
+        // that is not written at the end of the server is lost, as any that cannot be written.
         tokio::spawn(async move {
             if let Ok(Err(error)) = blocking(move || keys.note_uses(&uses)).await {
                 tracing::warn!(%error, "the last use of keys could not be written down");
