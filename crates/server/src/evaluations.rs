@@ -198,9 +198,9 @@ pub async fn show(
     QueryString(AgainstParams { against }): QueryString<AgainstParams>,
 ) -> ApiResult<Json<EvaluationBody>> {
     let body = cpu_pool.run(move || {
-        let store = EvaluationFiles::of(&catalog);
-        let evaluated = store.load(&id)?;
-        let against = Against::find(&store, &evaluated, against.as_deref())?;
+        let files = EvaluationFiles::of(&catalog);
+        let evaluated = files.load(&id)?;
+        let against = Against::find(&files, &evaluated, against.as_deref())?;
         Ok(EvaluationBody {
             current_generation: catalog.searcher().generation(),
             b_against_a: against.between_arms(&evaluated).map(Into::into),
@@ -255,9 +255,9 @@ pub async fn queries(
     QueryString(params): QueryString<QueriesParams>,
 ) -> ApiResult<Json<QueryPage>> {
     let page = cpu_pool.run(move || {
-        let store = EvaluationFiles::of(&catalog);
-        let evaluated = store.load(&id)?;
-        let against = Against::find(&store, &evaluated, params.against.as_deref())?;
+        let files = EvaluationFiles::of(&catalog);
+        let evaluated = files.load(&id)?;
+        let against = Against::find(&files, &evaluated, params.against.as_deref())?;
         page::page(&evaluated, &against, &params)
     });
     page.await?.map(Json)

@@ -1,5 +1,5 @@
-//! API keys: list, create and revoke them, with an admin key for all catalogs. The same keys, and
-//! the same store, as `toolscout keys`.
+//! API keys: list, create and revoke them, with an admin key for all catalogs. The same keys
+//! as those of `toolscout keys`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -152,7 +152,7 @@ pub async fn list(
     grant.operates()?;
     let limit = paging::limit(params.limit)?;
     let after: Option<(u64, String)> = paging::after(params.cursor.as_deref())?;
-    let listed = with_store(&keys, KeyStore::list).await?;
+    let listed = with_keys(&keys, KeyStore::list).await?;
     Ok(Json(page(listed, after, limit, &grant)))
 }
 
@@ -180,7 +180,7 @@ pub async fn create(
     let known = catalogs.names().await?;
     let unknown_catalogs = wanted.not_among(&known);
     let unknown_profiles = wanted.unknown_profiles(profiles.names());
-    let made = with_store(&keys, move |store| wanted.create(store, exposure)).await??;
+    let made = with_keys(&keys, move |keys| wanted.create(keys, exposure)).await??;
     tracing::info!(id = made.key.id, scopes = %made.key.scopes, catalogs = %made.key.catalogs, by = grant.sender(), "key created");
     // The answer has the secret, so it must not be cached.
     let headers = [
@@ -226,11 +226,11 @@ pub async fn revoke(
 ) -> ApiResult<Json<KeyBody>> {
     grant.operates()?;
     let wanted = id.clone();
-    let revoked = with_store(&keys, move |store| {
+    let revoked = with_keys(&keys, move |keys| {
         let now = SystemTime::now();
         Ok(match params.force {
-            true => store.revoke(&wanted, now),
-            false => store.revoke_unless_last(&wanted, now),
+            true => keys.revoke(&wanted, now),
+            false => keys.revoke_unless_last(&wanted, now),
         })
     });
     revoked.await?.map_err(refused)?;
@@ -310,25 +310,25 @@ impl Wanted {
 
     fn create(
         self,
-        store: &KeyStore,
+        keys: &KeyStore,
         exposure: Exposure,
     ) -> Result<ApiResult<toolscout_state::keys::CreatedKey>, KeyError> {
         let now = SystemTime::now();
         // The first key locks the server, so it must be one that can manage keys.
-        if !store.is_in_use()?
+        if !keys.is_in_use()?
             && let Err(error) = self.check_first(exposure)
         {
             return Ok(Err(error));
         }
         // Expired and revoked keys do not count: they are kept only for the list.
-        if store.count_valid(now)? >= MAX_VALID {
+        if keys.count_valid(now)? >= MAX_VALID {
             let message = format!(
                 "there are {MAX_VALID} valid keys, the most; revoke those that nobody needs"
             );
             let error = ApiError::invalid(StatusCode::CONFLICT, "too_many_keys", message);
             return Ok(Err(error));
         }
-        store.add(self.0, now).map(Ok)
+        keys.add(self.0, now).map(Ok)
     }
 
     /// Passes if everybody may need a key from now on, this being the only one.
@@ -440,12 +440,12 @@ fn page(mut keys: Vec<Key>, after: Option<(u64, String)>, limit: usize, grant: &
 /// 404 when there is none.
 async fn find(keys: &KeyStore, id: &str) -> ApiResult<Key> {
     let wanted = id.to_owned();
-    let found = with_store(keys, move |store| store.get(&wanted)).await?;
+    let found = with_keys(keys, move |keys| keys.get(&wanted)).await?;
     found.ok_or_else(|| unknown(id))
 }
 
-/// Uses the store off the async threads.
-async fn with_store<T: Send + 'static>(
+/// Works on the keys off the async threads.
+async fn with_keys<T: Send + 'static>(
     keys: &KeyStore,
     work: impl FnOnce(&KeyStore) -> Result<T, KeyError> + Send + 'static,
 ) -> ApiResult<T> {

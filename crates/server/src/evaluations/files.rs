@@ -306,15 +306,15 @@ mod tests {
     #[test]
     fn the_oldest_make_room_and_the_last_of_the_same_queries_is_found() {
         let folder = tempfile::tempdir().unwrap();
-        let store = EvaluationFiles::in_folder(folder.path());
-        assert!(store.list().unwrap().is_empty());
+        let files = EvaluationFiles::in_folder(folder.path());
+        assert!(files.list().unwrap().is_empty());
         let all: Vec<Evaluated> = (0..=MAX_KEPT)
             .map(|number| evaluated(if number % 2 == 0 { "even" } else { "odd" }))
             .collect();
         for evaluated in &all {
-            store.keep(evaluated).unwrap();
+            files.keep(evaluated).unwrap();
         }
-        let listed: Vec<String> = store
+        let listed: Vec<String> = files
             .list()
             .unwrap()
             .into_iter()
@@ -327,39 +327,39 @@ mod tests {
             .collect();
         assert_eq!(listed, newest);
         assert_eq!(
-            store.before(&all[5].evaluation).unwrap().as_ref(),
+            files.before(&all[5].evaluation).unwrap().as_ref(),
             Some(&all[3].evaluation.id)
         );
-        assert_eq!(store.before(&all[1].evaluation).unwrap(), None);
+        assert_eq!(files.before(&all[1].evaluation).unwrap(), None);
         assert_eq!(
-            store.load(&all[7].evaluation.id).unwrap().queries,
+            files.load(&all[7].evaluation.id).unwrap().queries,
             all[7].queries
         );
-        assert_eq!(store.load(&all[0].evaluation.id).err().unwrap().status, 404);
+        assert_eq!(files.load(&all[0].evaluation.id).err().unwrap().status, 404);
     }
 
     #[test]
     fn damaged_files_drafts_and_paths_are_no_evaluations() {
         let folder = tempfile::tempdir().unwrap();
-        let store = EvaluationFiles::in_folder(folder.path());
+        let files = EvaluationFiles::in_folder(folder.path());
         let good = evaluated("a");
-        store.keep(&good).unwrap();
+        files.keep(&good).unwrap();
         let inner = folder.path().join(FOLDER);
         let damaged = Uuid::now_v7();
         fs::write(inner.join(format!("{damaged}.jsonl")), "{").unwrap();
         fs::write(inner.join("notes.jsonl"), "{}").unwrap();
         fs::write(inner.join(format!("{}.new", Uuid::now_v7())), "half").unwrap();
-        assert_eq!(store.list().unwrap().len(), 1);
-        assert_eq!(store.load(&damaged.to_string()).err().unwrap().status, 500);
+        assert_eq!(files.list().unwrap().len(), 1);
+        assert_eq!(files.load(&damaged.to_string()).err().unwrap().status, 500);
         for id in ["../notes", "", "notes", "%2e%2e"] {
             assert_eq!(
-                store.load(id).err().unwrap().code,
+                files.load(id).err().unwrap().code,
                 "unknown_evaluation",
                 "{id}"
             );
-            assert_eq!(store.delete(id).err().unwrap().status, 404, "{id}");
+            assert_eq!(files.delete(id).err().unwrap().status, 404, "{id}");
         }
-        store.keep(&evaluated("b")).unwrap();
+        files.keep(&evaluated("b")).unwrap();
         let drafts = fs::read_dir(&inner).unwrap().filter(|entry| {
             entry
                 .as_ref()
@@ -370,17 +370,17 @@ mod tests {
         });
         assert_eq!(drafts.count(), 0);
         let cut =
-            fs::read_to_string(store.files.path(good.evaluation.id.parse().unwrap())).unwrap();
+            fs::read_to_string(files.files.path(good.evaluation.id.parse().unwrap())).unwrap();
         let head = cut.lines().next().unwrap();
-        fs::write(store.files.path(good.evaluation.id.parse().unwrap()), head).unwrap();
-        assert_eq!(store.load(&good.evaluation.id).err().unwrap().status, 500);
+        fs::write(files.files.path(good.evaluation.id.parse().unwrap()), head).unwrap();
+        assert_eq!(files.load(&good.evaluation.id).err().unwrap().status, 500);
     }
 
     #[test]
     fn a_deleted_catalog_stays_deleted() {
         let folder = tempfile::tempdir().unwrap();
-        let store = EvaluationFiles::in_folder(&folder.path().join("gone"));
-        assert_eq!(store.keep(&evaluated("a")).err().unwrap().status, 500);
+        let files = EvaluationFiles::in_folder(&folder.path().join("gone"));
+        assert_eq!(files.keep(&evaluated("a")).err().unwrap().status, 500);
         assert!(!folder.path().join("gone").exists());
     }
 }

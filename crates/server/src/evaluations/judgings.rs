@@ -184,12 +184,12 @@ pub async fn judge(
         // Checked before the lock is taken, so that a request that fails does not make others wait.
         let searcher = searched(&catalog)?;
         let _writing = judgings.writing.lock();
-        let store = JudgingFiles::of(&catalog);
-        let mut judged = store.load(&id)?;
+        let files = JudgingFiles::of(&catalog);
+        let mut judged = files.load(&id)?;
         let judgements = judgements_of(&request, &judged, &searcher)?;
         // The answer has only the judges of this request.
         let judges: BTreeSet<String> = judgements.iter().map(|one| one.judge.clone()).collect();
-        store.add(&mut judged, judgements)?;
+        files.add(&mut judged, judgements)?;
         Ok::<_, ApiError>(judges.iter().map(|judge| judged.progress(judge)).collect())
     });
     let judges = judges.await??;

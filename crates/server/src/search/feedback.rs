@@ -41,7 +41,7 @@ pub struct Feedback {
 }
 
 impl Feedback {
-    /// Feedback in this store.
+    /// Feedback that is kept here.
     pub fn new(stored: FeedbackStore, metrics: Arc<Metrics>) -> Self {
         Feedback {
             stored,
@@ -60,7 +60,7 @@ impl Feedback {
     ///
     /// # Errors
     /// 500 when a database fails.
-    async fn store(
+    async fn keep(
         &self,
         cpu_pool: &CpuPool,
         catalog: Arc<OpenCatalog>,
@@ -69,8 +69,8 @@ impl Feedback {
         source: Source,
     ) -> ApiResult<bool> {
         let learned = record.learned_query().map(str::to_owned);
-        let (store, name) = (self.stored.clone(), catalog.name.clone());
-        let stored = blocking(move || store.insert(&name, &record, SystemTime::now())).await?;
+        let (feedback, name) = (self.stored.clone(), catalog.name.clone());
+        let stored = blocking(move || feedback.insert(&name, &record, SystemTime::now())).await?;
         stored?;
         let mut remembered = false;
         if let Some(query) = learned {
@@ -152,7 +152,7 @@ pub async fn record(
     }
     let record = request.into_record(request_id);
     let source = grant.memory_source();
-    let remembered = feedback.store(&cpu_pool, catalog, record, &tool.id, source);
+    let remembered = feedback.keep(&cpu_pool, catalog, record, &tool.id, source);
     let remembered = remembered.await?;
     let answer = FeedbackAnswer {
         recorded: true,

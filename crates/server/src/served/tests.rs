@@ -7,7 +7,7 @@ use super::*;
 use toolscout_state::catalog_writer::{Change, WriteError};
 use toolscout_state::shared::StoreError;
 
-fn registry(dir: &tempfile::TempDir, limits: Limits) -> ServedCatalogs {
+fn catalogs(dir: &tempfile::TempDir, limits: Limits) -> ServedCatalogs {
     ServedCatalogs::new(
         DataDir::new(dir.path()),
         EmbeddersOf::new(Options::default(), None),
@@ -20,11 +20,11 @@ fn registry(dir: &tempfile::TempDir, limits: Limits) -> ServedCatalogs {
 
 async fn with_catalogs(names: &[&str], limits: Limits) -> (tempfile::TempDir, ServedCatalogs) {
     let dir = tempfile::tempdir().unwrap();
-    let registry = registry(&dir, limits);
+    let catalogs = catalogs(&dir, limits);
     for name in names {
-        registry.create(name).await.unwrap();
+        catalogs.create(name).await.unwrap();
     }
-    (dir, registry)
+    (dir, catalogs)
 }
 
 fn room_for(catalogs: usize) -> Limits {
@@ -38,33 +38,33 @@ fn upsert(name: &str) -> Change {
     Change::Upsert(vec![Tool::new("s", name).unwrap()])
 }
 
-fn open_names(registry: &ServedCatalogs) -> Vec<String> {
-    let open = registry.all_open();
+fn open_names(catalogs: &ServedCatalogs) -> Vec<String> {
+    let open = catalogs.all_open();
     open.iter().map(|open| open.name.clone()).collect()
 }
 
 #[tokio::test]
 async fn the_least_recently_used_catalog_makes_room() {
-    let (_dir, registry) = with_catalogs(&["a", "b", "c"], room_for(3)).await;
-    registry.get("a").await.unwrap();
-    registry.create("d").await.unwrap();
-    assert_eq!(open_names(&registry), ["a", "c", "d"]);
-    registry.get("c").await.unwrap();
-    registry.get("b").await.unwrap();
-    assert_eq!(open_names(&registry), ["b", "c", "d"]);
-    let unknown = registry.get("unknown").await.err().unwrap();
+    let (_dir, catalogs) = with_catalogs(&["a", "b", "c"], room_for(3)).await;
+    catalogs.get("a").await.unwrap();
+    catalogs.create("d").await.unwrap();
+    assert_eq!(open_names(&catalogs), ["a", "c", "d"]);
+    catalogs.get("c").await.unwrap();
+    catalogs.get("b").await.unwrap();
+    assert_eq!(open_names(&catalogs), ["b", "c", "d"]);
+    let unknown = catalogs.get("unknown").await.err().unwrap();
     assert_eq!(unknown.status, StatusCode::NOT_FOUND);
-    assert_eq!(open_names(&registry), ["b", "c", "d"], "it needs no room");
+    assert_eq!(open_names(&catalogs), ["b", "c", "d"], "it needs no room");
 }
 
 #[tokio::test]
 async fn a_catalog_in_use_is_never_closed() {
-    let (_dir, registry) = with_catalogs(&["a", "b", "c", "d", "e"], room_for(2)).await;
-    let held = registry.get("a").await.unwrap();
+    let (_dir, catalogs) = with_catalogs(&["a", "b", "c", "d", "e"], room_for(2)).await;
+    let held = catalogs.get("a").await.unwrap();
     for round in 0..3 {
         for name in ["b", "c", "d", "e"] {
-            registry.get(name).await.unwrap();
-            assert!(registry.holds(&held), "round {round}, {name}");
+            catalogs.get(name).await.unwrap();
+            assert!(catalogs.holds(&held), "round {round}, {name}");
         }
         held.writer
             .write(upsert(&format!("t{round}")))
@@ -72,25 +72,25 @@ async fn a_catalog_in_use_is_never_closed() {
             .unwrap();
     }
     assert_eq!(held.searcher().len(), 3);
-    let _other = registry.get("b").await.unwrap();
-    let refused = registry.get("c").await.err().unwrap();
+    let _other = catalogs.get("b").await.unwrap();
+    let refused = catalogs.get("c").await.err().unwrap();
     assert_eq!(refused.code, "catalogs_in_use");
     drop(held);
-    registry.get("c").await.unwrap();
+    catalogs.get("c").await.unwrap();
 }
 
 #[tokio::test]
 async fn a_request_waits_a_moment_for_room() {
-    let (_dir, registry) = with_catalogs(&["a", "b", "c"], room_for(2)).await;
+    let (_dir, catalogs) = with_catalogs(&["a", "b", "c"], room_for(2)).await;
     let held = [
-        registry.get("a").await.unwrap(),
-        registry.get("b").await.unwrap(),
+        catalogs.get("a").await.unwrap(),
+        catalogs.get("b").await.unwrap(),
     ];
     let release = async {
         tokio::task::yield_now().await;
         drop(held);
     };
-    let (opened, ()) = tokio::join!(registry.get("c"), release);
+    let (opened, ()) = tokio::join!(catalogs.get("c"), release);
     opened.unwrap();
 }
 
@@ -101,13 +101,13 @@ async fn open_catalogs_are_bounded_by_their_bytes() {
         ..Limits::default()
     };
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
-    let (_dir, registry) = with_catalogs(&names, few).await;
-    let empty = registry.all_open();
+    let (_dir, catalogs) = with_catalogs(&names, few).await;
+    let empty = catalogs.all_open();
     assert!((1..8).contains(&empty.len()), "{}", empty.len());
-    assert!(registry.open_bytes() <= 300_000);
+    assert!(catalogs.open_bytes() <= 300_000);
     drop(empty);
-    let large = registry.get("a").await.unwrap();
-    let before = registry.open_bytes();
+    let large = catalogs.get("a").await.unwrap();
+    let before = catalogs.open_bytes();
     let tools = (0..400).map(|number| {
         let tool = Tool::new("s", &format!("t{number}")).unwrap();
         tool.with_description("word ".repeat(100))
@@ -119,24 +119,24 @@ async fn open_catalogs_are_bounded_by_their_bytes() {
         .unwrap();
     // It is counted after the client was answered.
     let counted = async {
-        while registry.open_bytes() < before + 400 * 500 {
+        while catalogs.open_bytes() < before + 400 * 500 {
             tokio::task::yield_now().await;
         }
     };
     timeout(Duration::from_secs(30), counted).await.unwrap();
     // What is larger than all may be is served alone.
-    registry.get("b").await.unwrap();
-    assert_eq!(open_names(&registry), ["a", "b"]);
+    catalogs.get("b").await.unwrap();
+    assert_eq!(open_names(&catalogs), ["a", "b"]);
     drop(large);
-    registry.get("c").await.unwrap();
-    assert!(!open_names(&registry).contains(&"a".to_owned()));
-    assert!(registry.open_bytes() <= 300_000);
+    catalogs.get("c").await.unwrap();
+    assert!(!open_names(&catalogs).contains(&"a".to_owned()));
+    assert!(catalogs.open_bytes() <= 300_000);
 }
 
 #[tokio::test]
 async fn many_requests_for_one_closed_catalog_open_it_once() {
-    let (_dir, registry) = with_catalogs(&["a", "b", "c"], room_for(2)).await;
-    let opened = join_all((0..20).map(|_| registry.get("a"))).await;
+    let (_dir, catalogs) = with_catalogs(&["a", "b", "c"], room_for(2)).await;
+    let opened = join_all((0..20).map(|_| catalogs.get("a"))).await;
     let first = opened[0].as_ref().unwrap();
     assert!(
         opened
@@ -167,31 +167,31 @@ async fn queued<'a>(
 
 #[tokio::test]
 async fn a_catalog_is_closed_after_what_was_queued() {
-    let (_dir, registry) = with_catalogs(&["a", "b", "c"], room_for(2)).await;
-    let open = registry.get("a").await.unwrap();
+    let (_dir, catalogs) = with_catalogs(&["a", "b", "c"], room_for(2)).await;
+    let open = catalogs.get("a").await.unwrap();
     // Clients that left: nobody waits for these, and nobody holds the catalog.
     drop(queued(&open, 40).await);
     drop(open);
     for name in ["b", "c"] {
-        registry.get(name).await.unwrap();
+        catalogs.get(name).await.unwrap();
     }
-    assert_eq!(open_names(&registry), ["b", "c"]);
-    assert_eq!(registry.get("a").await.unwrap().searcher().len(), 40);
+    assert_eq!(open_names(&catalogs), ["b", "c"]);
+    assert_eq!(catalogs.get("a").await.unwrap().searcher().len(), 40);
 }
 
 #[tokio::test]
 async fn a_catalog_is_deleted_after_what_was_queued() {
-    let (dir, registry) = with_catalogs(&["a", "b"], room_for(2)).await;
-    let open = registry.get("a").await.unwrap();
+    let (dir, catalogs) = with_catalogs(&["a", "b"], room_for(2)).await;
+    let open = catalogs.get("a").await.unwrap();
     let writes = queued(&open, 40).await;
-    registry.delete("a").await.unwrap();
+    catalogs.delete("a").await.unwrap();
     for outcome in join_all(writes).await {
         outcome.unwrap();
     }
     let late = open.writer.write(upsert("late")).await;
     assert!(matches!(late, Err(WriteError::Closed)), "{late:?}");
     assert!(!dir.path().join("catalogs/a").exists());
-    let (again, created) = registry.create("a").await.unwrap();
+    let (again, created) = catalogs.create("a").await.unwrap();
     assert_eq!((created, again.searcher().len()), (Created::Now, 0));
     let gone = ToolId::parse("s/t0").unwrap();
     assert!(again.searcher().tool(&gone).is_none());
@@ -205,7 +205,7 @@ async fn catalogs_whose_tools_are_elsewhere_are_listed_before_they_are_opened() 
         open: Box::new(|_, _| Err(StoreError::Refused("it is not opened here".to_owned()))),
         runtime: tokio::runtime::Handle::current(),
     };
-    let registry = ServedCatalogs::new(
+    let catalogs = ServedCatalogs::new(
         DataDir::new(dir.path()),
         EmbeddersOf::new(Options::default(), None),
         &Limits::default(),
@@ -213,17 +213,17 @@ async fn catalogs_whose_tools_are_elsewhere_are_listed_before_they_are_opened() 
         None,
         Some(elsewhere),
     );
-    registry.create("own").await.unwrap();
-    let names = registry.names().await.unwrap();
+    catalogs.create("own").await.unwrap();
+    let names = catalogs.names().await.unwrap();
     assert_eq!(names.iter().collect::<Vec<_>>(), ["own", "wiki"]);
-    assert_eq!(registry.summary("wiki").await.unwrap().tools, 0);
+    assert_eq!(catalogs.summary("wiki").await.unwrap().tools, 0);
 }
 
 #[tokio::test]
 async fn names_follow_what_other_processes_create_and_delete() {
-    let (dir, registry) = with_catalogs(&["a", "b"], room_for(2)).await;
+    let (dir, catalogs) = with_catalogs(&["a", "b"], room_for(2)).await;
     let names = async || {
-        let names = registry.names().await.unwrap();
+        let names = catalogs.names().await.unwrap();
         names.iter().cloned().collect::<Vec<_>>()
     };
     assert_eq!(names().await, ["a", "b"]);
@@ -237,9 +237,9 @@ async fn names_follow_what_other_processes_create_and_delete() {
     drop(elsewhere.open_or_create("d", Options::default()).unwrap());
     assert_eq!(names().await, ["b", "c", "d"]);
     assert_eq!(
-        registry.get("a").await.err().unwrap().status,
+        catalogs.get("a").await.err().unwrap().status,
         StatusCode::NOT_FOUND
     );
-    registry.delete("b").await.unwrap();
+    catalogs.delete("b").await.unwrap();
     assert_eq!(names().await, ["c", "d"]);
 }

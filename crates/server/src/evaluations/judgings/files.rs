@@ -381,9 +381,9 @@ mod tests {
     #[test]
     fn the_last_judgement_counts_and_can_be_taken_back() {
         let folder = tempfile::tempdir().unwrap();
-        let store = JudgingFiles::in_folder(folder.path());
+        let files = JudgingFiles::in_folder(folder.path());
         let mut new = judged();
-        store.begin(&new).unwrap();
+        files.begin(&new).unwrap();
         let id = new.head.id.clone();
         let all = [
             judgement("ann", 0, &[("x", 1)], false),
@@ -392,9 +392,9 @@ mod tests {
             judgement("bob", 1, &[("x", 2)], true),
         ];
         for one in all {
-            store.add(&mut new, vec![one]).unwrap();
+            files.add(&mut new, vec![one]).unwrap();
         }
-        let read = store.load(&id).unwrap();
+        let read = files.load(&id).unwrap();
         let ann = read.progress("ann");
         assert_eq!(
             (ann.judged, ann.skipped, ann.grades, ann.next),
@@ -403,51 +403,51 @@ mod tests {
         assert_eq!(read.progress("bob").next, Some(1));
         assert_eq!(read.progress("new").next, Some(1));
         assert_eq!(read.lines("ann").len(), 1);
-        store
+        files
             .add(&mut new, vec![judgement("bob", 1, &[], false)])
             .unwrap();
-        let judges = store.load(&id).unwrap().body().judges;
+        let judges = files.load(&id).unwrap().body().judges;
         assert_eq!(judges.len(), 1, "{judges:?}");
-        assert_eq!(store.list().unwrap().len(), 1);
-        store.delete(&id).unwrap();
-        assert_eq!(store.load(&id).err().unwrap().code, "unknown_judging");
+        assert_eq!(files.list().unwrap().len(), 1);
+        files.delete(&id).unwrap();
+        assert_eq!(files.load(&id).err().unwrap().code, "unknown_judging");
     }
 
     #[test]
     fn half_a_line_is_left_out_and_written_over() {
         let folder = tempfile::tempdir().unwrap();
-        let store = JudgingFiles::in_folder(folder.path());
+        let files = JudgingFiles::in_folder(folder.path());
         let mut new = judged();
-        store.begin(&new).unwrap();
-        store
+        files.begin(&new).unwrap();
+        files
             .add(&mut new, vec![judgement("ann", 0, &[("x", 1)], true)])
             .unwrap();
-        let path = store.files.path(new.head.id.parse().unwrap());
+        let path = files.files.path(new.head.id.parse().unwrap());
         let mut text = fs::read_to_string(&path).unwrap();
         text.push_str("{\"judge\":\"ann\",\"que");
         fs::write(&path, text).unwrap();
-        let mut read = store.load(&new.head.id).unwrap();
+        let mut read = files.load(&new.head.id).unwrap();
         assert_eq!(read.progress("ann").judged, 1);
-        store
+        files
             .add(&mut read, vec![judgement("ann", 1, &[("y", 0)], true)])
             .unwrap();
-        assert_eq!(store.load(&new.head.id).unwrap().progress("ann").judged, 2);
+        assert_eq!(files.load(&new.head.id).unwrap().progress("ann").judged, 2);
     }
 
     #[test]
     fn there_are_few_judgings_and_paths_are_none() {
         let folder = tempfile::tempdir().unwrap();
-        let store = JudgingFiles::in_folder(folder.path());
+        let files = JudgingFiles::in_folder(folder.path());
         for _ in 0..MAX_KEPT {
-            store.begin(&judged()).unwrap();
+            files.begin(&judged()).unwrap();
         }
         assert_eq!(
-            store.begin(&judged()).unwrap_err().code,
+            files.begin(&judged()).unwrap_err().code,
             "too_many_judgings"
         );
         for id in ["../tools", "", "notes"] {
-            assert_eq!(store.load(id).err().unwrap().status, 404, "{id}");
-            assert_eq!(store.delete(id).unwrap_err().status, 404, "{id}");
+            assert_eq!(files.load(id).err().unwrap().status, 404, "{id}");
+            assert_eq!(files.delete(id).unwrap_err().status, 404, "{id}");
         }
     }
 }
