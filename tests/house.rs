@@ -21,20 +21,35 @@ const BANNED: [&str; 11] = [
     "tungstenite",
 ];
 
+/// Most re-exports on the way to an item.
+const MAX_RE_EXPORTS: usize = 8;
+
 #[test]
 fn modules_import_only_what_is_above_them() {
+    let mut upward = Vec::new();
     for member in members() {
-        let upward = upward_imports(&root().join(&member).join("src"));
-        assert_eq!(upward, Vec::<String>::new(), "{member}");
+        let found = upward_imports(&root().join(&member).join("src"));
+        upward.extend(
+            found
+                .into_iter()
+                .map(|import| format!("{member}: {import}")),
+        );
     }
+    assert_eq!(upward, Vec::<String>::new());
 }
 
 #[test]
 fn no_modules_of_one_parent_import_each_other() {
+    let mut circles = Vec::new();
     for member in members() {
-        let cycles = cycles(&Modules::read(&root().join(&member).join("src")));
-        assert_eq!(cycles, Vec::<String>::new(), "{member}");
+        let found = cycles(&Modules::read(&root().join(&member).join("src")));
+        circles.extend(
+            found
+                .into_iter()
+                .map(|circle| format!("{member}: {circle}")),
+        );
     }
+    assert_eq!(circles, Vec::<String>::new());
 }
 
 #[test]
@@ -215,6 +230,42 @@ fn a_cycle_of_siblings_would_be_seen() {
     );
 }
 
+#[test]
+fn an_import_of_a_re_export_would_be_seen() {
+    let (folder, write) = crate_folder();
+    let upward = || upward_imports(folder.path());
+    write(
+        "lib.rs",
+        "pub mod low;\npub mod high;\n\npub use high::{Other, state::App as Whole};\n",
+    );
+    write("high.rs", "pub mod state;\n");
+    write("high/state.rs", "pub struct App;\n");
+    for import in [
+        "use crate::Whole;",
+        "use super::Other;",
+        "fn f(_: crate::Whole) {}",
+    ] {
+        write("low.rs", import);
+        assert_eq!(
+            upward(),
+            ["low imports high, which is below it"],
+            "{import}"
+        );
+    }
+    // What a parent imports for itself, its children can take from it.
+    write("low.rs", "mod part;\n");
+    write("low/part.rs", "use super::super::Whole;\n");
+    assert_eq!(upward(), ["low imports high, which is below it"]);
+    write("low.rs", "mod other;\nmod part;\nuse self::other::Thing;\n");
+    write("low/part.rs", "use super::Thing;\n");
+    write("low/other.rs", "use super::part::Part;\n");
+    assert_eq!(upward(), Vec::<String>::new());
+    assert_eq!(
+        cycles(&Modules::read(folder.path())),
+        ["in low: other, part import each other"]
+    );
+}
+
 /// The folders of the workspace's crates.
 fn members() -> Vec<String> {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("a manifest");
@@ -293,9 +344,17 @@ fn modules_in_order(source: &Path) -> Vec<String> {
 /// The names from the root of the crate to a module.
 type ModulePath = Vec<String>;
 
+/// A name, and the path that it stands for.
+struct Named {
+    name: String,
+    path: ModulePath,
+}
+
 /// The modules of a crate that have a file of their own, without those for tests.
 struct Modules {
     code: BTreeMap<ModulePath, String>,
+    /// What modules and `lib.rs` import, by the path under which others can name it there.
+    imports: BTreeMap<ModulePath, ModulePath>,
 }
 
 impl Modules {
@@ -321,7 +380,53 @@ impl Modules {
                 }
             }
         }
-        Modules { code }
+        let mut modules = Modules {
+            code,
+            imports: BTreeMap::new(),
+        };
+        let lib = source.join("lib.rs");
+        if lib.exists() {
+            modules.add_imports(&[], &code_of(&lib));
+        }
+        for (module, code) in modules.code.clone() {
+            modules.add_imports(&module, &code);
+        }
+        modules
+    }
+
+    /// Adds what the `use` items of a module import.
+    fn add_imports(&mut self, module: &[String], code: &str) {
+        for item in use_items(code) {
+            let mut imported = Vec::new();
+            append_paths(&[], item, &mut imported);
+            for Named { name, path } in imported {
+                if let Some(path) = self.absolute(module, &path) {
+                    let named = [module, &[name]].concat();
+                    self.imports.insert(named, path);
+                }
+            }
+        }
+    }
+
+    /// The path from the root of the crate that a `use` item of a module names; `None` for one of another crate.
+    fn absolute(&self, module: &[String], path: &[String]) -> Option<ModulePath> {
+        let (mut start, mut rest) = (module, path);
+        match path.first()?.as_str() {
+            "crate" => (start, rest) = (&[], &path[1..]),
+            "self" => rest = &path[1..],
+            "super" => {
+                while rest.first().is_some_and(|name| name == "super") {
+                    start = start.split_last().map_or(start, |(_, parent)| parent);
+                    rest = &rest[1..];
+                }
+            }
+            // A module inside this one. Every other path begins with the name of a crate.
+            inside => {
+                let child = [module, &[inside.to_owned()]].concat();
+                self.code.get(&child)?;
+            }
+        }
+        Some([start, rest].concat())
     }
 
     /// The other modules at the top of the crate that one of them and what is inside it import.
@@ -339,6 +444,7 @@ impl Modules {
         let mut imports: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
         for (importer, code) in &self.code {
             for imported in imported_paths(importer, code) {
+                let imported = self.resolved(imported);
                 let Some(imported) = self.module_of(&imported) else {
                     continue;
                 };
@@ -355,6 +461,24 @@ impl Modules {
             }
         }
         imports
+    }
+
+    /// The path to where an item is defined, beyond all re-exports on the way.
+    fn resolved(&self, mut path: ModulePath) -> ModulePath {
+        // Two modules may import each other's imports, so the steps are bounded.
+        for _ in 0..MAX_RE_EXPORTS {
+            let named = (1..=path.len()).find_map(|length| {
+                let imported = self.imports.get(&path[..length])?;
+                // A module may have the name of a function that its parent imports from it.
+                let is_module = self.code.contains_key(&path[..length]);
+                (!is_module).then_some((length, imported))
+            });
+            let Some((length, imported)) = named else {
+                break;
+            };
+            path = [imported, &path[length..]].concat();
+        }
+        path
     }
 
     /// The module that an imported path leads into.
@@ -391,6 +515,35 @@ fn cycles(modules: &Modules) -> Vec<String> {
     found
 }
 
+/// What the `use` items of a file import, from the word `use` to the semicolon.
+fn use_items(code: &str) -> Vec<&str> {
+    let mut items = Vec::new();
+    for (at, line) in lines_with_places(code) {
+        let visible = line.trim_start();
+        let rest = match visible.strip_prefix("pub") {
+            Some(rest) if rest.starts_with('(') => {
+                rest.split_once(')').map_or(rest, |(_, rest)| rest)
+            }
+            Some(rest) => rest,
+            None => visible,
+        };
+        if let Some(first) = rest.trim_start().strip_prefix("use ") {
+            let start = at + line.len() - first.len();
+            items.extend(code[start..].split(';').next());
+        }
+    }
+    items
+}
+
+/// The lines of a text, each with where it begins.
+fn lines_with_places(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.split_inclusive('\n').scan(0, |at, line| {
+        let begins = *at;
+        *at += line.len();
+        Some((begins, line))
+    })
+}
+
 /// The paths of the own crate that a module's code names, from the root of the crate.
 fn imported_paths(module: &[String], code: &str) -> Vec<ModulePath> {
     let mut paths = Vec::new();
@@ -409,11 +562,11 @@ fn imported_paths(module: &[String], code: &str) -> Vec<ModulePath> {
         }
         append_paths(parent, rest, &mut paths);
     }
-    paths
+    paths.into_iter().map(|named| named.path).collect()
 }
 
-/// Appends the paths of `a::b`, or of `{a::b, c::{d, e}}`, to `paths`, each after `start`.
-fn append_paths(start: &[String], text: &str, paths: &mut Vec<ModulePath>) {
+/// Appends the paths of `a::b as x`, or of `{a::b, c::{d, e}}`, to `paths`, each after `start`.
+fn append_paths(start: &[String], text: &str, paths: &mut Vec<Named>) {
     if let Some(group) = text.strip_prefix('{') {
         for item in items_of(group) {
             append_paths(start, item.trim(), paths);
@@ -427,8 +580,22 @@ fn append_paths(start: &[String], text: &str, paths: &mut Vec<ModulePath>) {
     path.extend((end > 0).then(|| text[..end].to_owned()));
     match text[end..].strip_prefix("::") {
         Some(rest) if end > 0 => append_paths(&path, rest, paths),
-        _ => paths.push(path),
+        _ => paths.extend(named(path, &text[end..])),
     }
+}
+
+/// The path with its name, which is its last part unless the rest of the text is `as` and another one.
+fn named(mut path: ModulePath, rest: &str) -> Option<Named> {
+    // `a::{self, b}` imports `a` too.
+    if path.len() > 1 && path.last().is_some_and(|last| last == "self") {
+        path.pop();
+    }
+    let renamed = rest.trim_start().strip_prefix("as ");
+    let name = match renamed {
+        Some(renamed) => renamed.trim().to_owned(),
+        None => path.last()?.clone(),
+    };
+    Some(Named { name, path })
 }
 
 /// The items of `a, {b, c}, d}`, the rest of a group after its brace.
