@@ -37,8 +37,7 @@ use toolscout_dropin::{
     self, API_KEY, AgentQuestion, AnswerBody, Dialect, DropIn, DropInAnswer, DropInRequest,
     ExtraCatalog, Failure, PassedRequest, ProviderKey, Target, Upstream, X_API_KEY, X_GOOG_API_KEY,
 };
-use toolscout_gate::usage::Place;
-use toolscout_gate::usage::Recorder;
+use toolscout_gate::usage::{Place, Recorder};
 use toolscout_state::keys::{self, KeyStore, Scope};
 use toolscout_state::session::DEFAULT_AGENT;
 

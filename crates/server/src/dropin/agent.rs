@@ -4,8 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use axum::http::HeaderMap;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use lru::LruCache;
