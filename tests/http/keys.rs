@@ -227,6 +227,7 @@ async fn only_an_admin_key_for_all_catalogs_manages_keys_and_looks_at_log_and_fi
         (Method::GET, "/v1/audit/check".to_owned(), Value::Null),
         (Method::POST, "/v1/audit/check".to_owned(), Value::Null),
         (Method::GET, "/v1/stats".to_owned(), Value::Null),
+        (Method::GET, "/v1/stats/history".to_owned(), Value::Null),
     ] {
         for key in &limited {
             let answer = with_key(&server, key, method.clone(), &path, body.clone()).await;
@@ -241,4 +242,50 @@ async fn only_an_admin_key_for_all_catalogs_manages_keys_and_looks_at_log_and_fi
     }
     let still = with_key(&server, &admin, Method::GET, "/v1/keys", Value::Null).await;
     assert_eq!(still.body["total"], 5);
+}
+
+#[tokio::test]
+async fn a_key_is_told_what_it_allows() {
+    let server = Server::start().await;
+    let everything = json!(["search", "call", "approve", "llm", "admin"]);
+    let own = server.get("/v1/key").await;
+    let open = json!({ "id": null, "scopes": everything, "catalogs": ["*"], "profiles": [], "operates": true });
+    assert_eq!(own.body, open);
+
+    let admin = server.post("/v1/keys", &first()).await.body;
+    let admin = admin["key"].as_str().unwrap();
+    assert_eq!(server.get("/v1/key").await.error_code(), "missing_key");
+    for (body, scopes) in [
+        (first(), everything),
+        (
+            json!({ "scopes": ["call"], "catalogs": ["default"] }),
+            json!(["search", "call"]),
+        ),
+        // The model is not part of a catalog.
+        (
+            json!({ "scopes": ["admin"], "catalogs": ["default"] }),
+            json!(["search", "call", "approve", "admin"]),
+        ),
+        (
+            json!({ "scopes": ["search"], "profiles": ["support"] }),
+            json!(["search"]),
+        ),
+    ] {
+        let made = with_key(&server, admin, Method::POST, "/v1/keys", body.clone())
+            .await
+            .body;
+        let key = made["key"].as_str().unwrap();
+        let own = with_key(&server, key, Method::GET, "/v1/key", Value::Null)
+            .await
+            .body;
+        for name in ["id", "catalogs", "profiles"] {
+            assert_eq!(own[name], made[name], "{body}");
+        }
+        let operates = body == first();
+        assert_eq!(
+            (&own["scopes"], &own["operates"]),
+            (&scopes, &json!(operates)),
+            "{body}"
+        );
+    }
 }

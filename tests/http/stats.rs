@@ -84,3 +84,51 @@ async fn tokens_are_counted_for_answers_with_definitions() {
     assert_eq!(stats["tokens"]["agent"]["answers"], 0);
     assert_eq!(stats["tokens"]["left_out"], 0);
 }
+
+/// A figure of each period of the last hour, day or minute, added up.
+fn summed(history: &Value, name: &str) -> u64 {
+    let mut sum = 0;
+    for period in history["periods"].as_array().unwrap() {
+        sum += period[name].as_u64().unwrap();
+    }
+    sum
+}
+
+#[tokio::test]
+async fn figures_are_kept_by_minute_hour_and_day_over_a_restart() {
+    let server = Server::with_tools(&[tool("s", "t", "Does a thing.")]).await;
+    for query in ["thing", "xylophone quasar"] {
+        server.post("/v1/search", &json!({ "query": query })).await;
+    }
+    for step in ["minute", "hour", "day"] {
+        let history = server
+            .get(&format!("/v1/stats/history?step={step}"))
+            .await
+            .body;
+        assert_eq!(history["step"], step);
+        let periods = history["periods"].as_array().unwrap();
+        let last = periods.last().unwrap();
+        assert!(last["memory_bytes"].as_u64() > Some(0), "{last}");
+        let (searches, no_match) = (summed(&history, "searches"), summed(&history, "no_match"));
+        assert_eq!((searches, no_match), (2, 1), "{history}");
+        assert!(summed(&history, "requests") >= 3, "{history}");
+    }
+    server
+        .post("/v1/search", &json!({ "query": "thing" }))
+        .await;
+    let data = server.stop().await;
+    let server = Server::start_with(|settings| settings.data = data.path().to_owned()).await;
+    let history = server.get("/v1/stats/history").await.body;
+    assert_eq!(history["step"], "hour");
+    assert_eq!(
+        summed(&history, "searches"),
+        3,
+        "kept at the shutdown: {history}"
+    );
+    let stats = server.get("/v1/stats").await.body;
+    assert_eq!(stats["searches"]["total"], 0, "since the start alone");
+
+    let unknown = server.get("/v1/stats/history?step=week").await;
+    assert_eq!(unknown.status, 422, "{unknown:?}");
+    assert!(unknown.message().contains("minute"), "{unknown:?}");
+}

@@ -372,6 +372,7 @@ async fn a_tool_is_tried_through_the_gate() {
         (&dry["outcome"], &dry["decision"], dry.get("result")),
         (&json!("dry_run"), &json!("ask"), None)
     );
+    assert_eq!(dry["callable"], true);
     let invalid = connected.call("s/wipe", json!({})).await.body;
     assert_eq!(
         (&invalid["outcome"], &invalid["result"]["error_code"]),
@@ -410,6 +411,7 @@ async fn a_call_needs_the_scopes_and_a_connected_server() {
         (&lonely["outcome"], &lonely["result"]["error_code"]),
         (&json!("refused"), &json!("not_callable"))
     );
+    assert_eq!(lonely["callable"], false);
     let unknown = connected.call("s/raed", json!({})).await;
     assert!(unknown.message().contains("s/read"), "{unknown:?}");
 

@@ -264,6 +264,11 @@ impl Grant {
         }
     }
 
+    /// The catalogs that the key is for.
+    pub fn catalogs(&self) -> &Catalogs {
+        &self.catalogs
+    }
+
     /// The profiles that the key is bound to; empty for a key that is bound to none.
     pub fn profiles(&self) -> &BTreeSet<String> {
         &self.profiles

@@ -2,6 +2,9 @@
 
 pub mod gauges;
 pub mod keys;
+pub mod own_key;
 pub mod service;
 pub mod stats;
+pub mod figure_keeper;
+pub mod history;
 pub mod usage;

@@ -12,7 +12,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;
 
 use crate::access::{audit, key_watch};
-use crate::admin::{keys, service, stats, usage};
+use crate::admin::{history, keys, own_key, service, stats, usage};
 use crate::agent::approvals;
 use crate::catalogs::{
     calls, changes, companions, enrich, memory, servers, tags, texts, tools, words,
@@ -145,9 +145,11 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
         .routes(routes!(dropin::bedrock::invoke_stream).layer(model))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::show, keys::revoke))
+        .routes(routes!(own_key::show))
         .routes(routes!(audit::list))
         .routes(routes!(audit::checked, audit::check))
         .routes(routes!(stats::show))
+        .routes(routes!(history::show))
         .routes(routes!(usage::overview))
         .routes(routes!(usage::list))
         .routes(routes!(usage::unused))

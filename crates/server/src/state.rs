@@ -9,6 +9,7 @@ use crate::access::audit::AuditLogs;
 use crate::access::key_watch::KeyWatch;
 use crate::access::profiles::Profiles;
 use crate::access::{Access, Exposure};
+use crate::admin::figure_keeper::FigureKeeper;
 use crate::admin::gauges::Gauges;
 use crate::admin::service::HealthCheck;
 use crate::admin::stats::{Started, StatsSources};
@@ -124,6 +125,7 @@ pub struct AppState {
     pub exposure: Exposure,
     pub feedback: Arc<Feedback>,
     pub feedback_store: FeedbackStore,
+    pub figure_keeper: FigureKeeper,
     pub gate: Arc<Gate>,
     pub gauges: Gauges,
     pub health: HealthCheck,
@@ -176,6 +178,7 @@ handed_out! {
     Exposure: exposure,
     Arc<Feedback>: feedback,
     FeedbackStore: feedback_store,
+    FigureKeeper: figure_keeper,
     Arc<Gate>: gate,
     Gauges: gauges,
     HealthCheck: health,
@@ -290,6 +293,11 @@ impl App {
             evaluations: Arc::new(evaluations),
             exposure: parts.exposure,
             feedback_store: parts.feedback,
+            figure_keeper: FigureKeeper::open(
+                catalogs.data(),
+                gauges.clone(),
+                token_savings.clone(),
+            ),
             health: HealthCheck {
                 access: Arc::clone(&access),
                 catalogs: Arc::clone(&catalogs),

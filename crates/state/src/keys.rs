@@ -29,7 +29,8 @@ pub use local::FILE_NAME;
 
 use local::LocalKeys;
 
-const PREFIX: &str = "tsk_";
+/// What every key begins with.
+pub const PREFIX: &str = "tsk_";
 const SECRET_BYTES: usize = 32;
 /// The longest name of a key.
 const MAX_NAME_CHARS: usize = 100;
@@ -70,7 +71,8 @@ pub enum Scope {
 }
 
 impl Scope {
-    const ALL: [Scope; 5] = [
+    /// All scopes, from the least to the most.
+    pub const ALL: [Scope; 5] = [
         Scope::Search,
         Scope::Call,
         Scope::Approve,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::{MetricType, TypedMetric};
+use serde::{Deserialize, Serialize};
 
 /// Upper bounds of the buckets in seconds: from a cached lexical search to a slow request.
 pub const BOUNDS_S: [f64; 15] = [
@@ -18,7 +19,7 @@ pub const BOUNDS_S: [f64; 15] = [
 pub struct Latencies(Arc<Mutex<Buckets>>);
 
 /// The counts of a histogram at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Buckets {
     /// Latencies up to each bound and above the bound before it; in the last bucket those above
     /// every bound.
@@ -86,6 +87,16 @@ impl Buckets {
             *count += more;
         }
         self.sum_s += other.sum_s;
+    }
+
+    /// What was counted since an earlier moment of the same histogram.
+    pub fn since(&self, earlier: &Buckets) -> Buckets {
+        let mut since = *self;
+        for (count, before) in since.counts.iter_mut().zip(earlier.counts) {
+            *count = count.saturating_sub(before);
+        }
+        since.sum_s -= earlier.sum_s;
+        since
     }
 
     /// The latency in seconds that a share of all does not exceed; `None` without any.
@@ -166,5 +177,7 @@ mod tests {
         assert_eq!((all.len(), all.is_empty()), (3, false));
         assert!((all.mean_s().unwrap() - 0.167).abs() < 1e-9);
         assert_eq!(of(&[]).mean_s(), None);
+        let since = of(&[0.001, 0.2]).since(&of(&[0.001]));
+        assert_eq!((since.len(), since.counts), (1, of(&[0.2]).counts));
     }
 }

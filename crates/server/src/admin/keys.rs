@@ -394,10 +394,7 @@ impl KeyBody {
             state: key.state(now),
             is_own: grant.key() == Some(&key.id),
             scopes: key.scopes.iter().collect(),
-            catalogs: match key.catalogs {
-                Catalogs::All => vec![ALL_CATALOGS.to_owned()],
-                Catalogs::Only(names) => names.into_iter().collect(),
-            },
+            catalogs: catalog_names(&key.catalogs),
             profiles: key.profiles,
             id: key.id,
             name: key.name,
@@ -406,6 +403,14 @@ impl KeyBody {
             expires_at: key.expires_at,
             revoked_at: key.revoked_at,
         }
+    }
+}
+
+/// The catalogs of a key as answers name them: `["*"]` for all.
+pub fn catalog_names(catalogs: &Catalogs) -> Vec<String> {
+    match catalogs {
+        Catalogs::All => vec![ALL_CATALOGS.to_owned()],
+        Catalogs::Only(names) => names.iter().cloned().collect(),
     }
 }
 

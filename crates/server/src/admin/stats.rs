@@ -25,7 +25,7 @@ use toolscout_base::telemetry::{Metrics, process};
 use toolscout_state::shared::{SharedStore, StoreFigures};
 
 /// The stage of all stages together.
-const TOTAL: &str = "total";
+pub(super) const ALL_STAGES: &str = "total";
 
 /// When the server was started.
 #[derive(Clone, Copy, Debug)]
@@ -372,7 +372,7 @@ impl SearchStats {
         let mut by_mode = BTreeMap::new();
         for (labels, latencies) in metrics.stage_seconds.all() {
             let buckets = latencies.read();
-            if labels.stage == TOTAL {
+            if labels.stage == ALL_STAGES {
                 total.add(&buckets);
                 *by_mode.entry(labels.mode).or_default() += buckets.len();
                 continue;
@@ -525,6 +525,6 @@ fn gauge(value: i64) -> u64 {
 }
 
 /// In milliseconds, to the nanosecond: more digits would only be noise of the division.
-fn milliseconds(seconds: f64) -> f64 {
+pub(super) fn milliseconds(seconds: f64) -> f64 {
     (seconds * 1e9).round() / 1e6
 }

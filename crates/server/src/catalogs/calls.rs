@@ -126,6 +126,9 @@ pub struct CallAnswer {
     decision: Decision,
     /// The rule that decided.
     rule: String,
+    /// Whether this server can call the tool: whether it is of a connected MCP server, or has an address. A tool
+    /// of another catalog than the default one, or from a file, can only be found.
+    callable: bool,
     /// The arguments as they are sent.
     #[schema(value_type = Object)]
     arguments: Map<String, Value>,
@@ -233,7 +236,11 @@ impl Trial {
     fn needs_approval(&self, checked: &CheckedCall) -> bool {
         checked.applied_rule.decision == Decision::Ask
             && checked.refusal.is_none()
-            && self.directory.callable(&self.tool.id).is_some()
+            && self.is_callable()
+    }
+
+    fn is_callable(&self) -> bool {
+        self.directory.callable(&self.tool.id).is_some()
     }
 
     fn approval(&self, checked: &CheckedCall) -> String {
@@ -252,6 +259,7 @@ impl Trial {
             class: checked.applied_rule.class,
             decision: checked.applied_rule.decision,
             rule: checked.applied_rule.rule,
+            callable: self.is_callable(),
             arguments: checked.arguments,
             changes: checked.changes,
             warnings: Vec::new(),

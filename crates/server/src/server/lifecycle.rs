@@ -50,6 +50,8 @@ pub async fn open_catalogs(app: &App) -> anyhow::Result<()> {
     app.background.spawn(look_at_keys(app.clone()));
     let writing = write_by_itself(app.text_writer.clone(), app.cpu_pool.clone());
     app.background.spawn(writing);
+    let keeper = app.figure_keeper.clone();
+    app.background.spawn(keeper.run(app.shutdown.clone()));
     if app.store.is_some() {
         app.background.spawn(sweep(app.clone()));
     }
@@ -140,6 +142,7 @@ pub async fn close(app: &App) {
     if let Err(error) = blocking(move || usage.end()).await {
         tracing::error!(detail = error.detail, "use of tools was not written");
     }
+    app.figure_keeper.keep().await;
     if let Err(error) = app.catalogs.close().await {
         tracing::error!(detail = error.detail, "catalogs were not closed");
     }
