@@ -16,6 +16,7 @@ use super::output::print_stderr;
 use super::store::StoreArgs;
 use crate::keys::{self, Catalogs, Key, KeyStore, NewKey, Scope};
 use crate::store::PostgresStore;
+use toolscout_base::clock::{date, day_of};
 use toolscout_index::suggest::did_you_mean;
 
 /// Creates, lists and revokes API keys. Once a key exists, every request to the API needs one.
@@ -67,11 +68,11 @@ enum Action {
     },
     /// Revoke a key, immediately and permanently
     #[command(
-        after_help = "Examples:\n  toolscout keys revoke k7f2\n  toolscout --data /srv/toolscout keys revoke k7f2"
+        after_help = "Examples:\n  toolscout keys revoke k7f2\n  toolscout keys revoke \"build server\""
     )]
     Revoke {
-        /// The id, as printed by `keys list`
-        id: String,
+        /// The key: its id or its name, as printed by `keys list`, or the whole key
+        key: String,
         #[command(flatten)]
         store: StoreArgs,
     },
@@ -103,7 +104,7 @@ impl Args {
                 create(&keys.keys, context, new)
             }
             Action::List { .. } => list(&keys.keys, context),
-            Action::Revoke { id, .. } => revoke(&keys.keys, context, &id),
+            Action::Revoke { key, .. } => revoke(&keys.keys, context, &key),
         }
     }
 }
@@ -232,14 +233,23 @@ fn list(store: &KeyStore, context: &Context) -> Result<Outcome> {
     }
     let rows = keys.iter().map(as_row).collect();
     context.printer.rows(
-        &["id", "scopes", "catalogs", "state", "profiles", "name"],
+        &[
+            "id",
+            "scopes",
+            "catalogs",
+            "state",
+            "profiles",
+            "name",
+            "last used",
+        ],
         rows,
     )?;
     Ok(Outcome::Success)
 }
 
-fn revoke(store: &KeyStore, context: &Context, id: &str) -> Result<Outcome> {
+fn revoke(store: &KeyStore, context: &Context, given: &str) -> Result<Outcome> {
     let now = SystemTime::now();
+    let id = &id_of(given, &store.list()?, now)?;
     store.revoke(id, now)?;
     let is_last = !store.list()?.iter().any(|key| key.is_valid(now));
     if context.printer.is_json() {
@@ -252,6 +262,35 @@ fn revoke(store: &KeyStore, context: &Context, id: &str) -> Result<Outcome> {
         context.warn("no valid key is left: every request is refused until you create one");
     }
     Ok(Outcome::Success)
+}
+
+/// The id of the key that this id, name or whole key means. Several keys may have one name.
+fn id_of(given: &str, keys: &[Key], now: SystemTime) -> Result<String> {
+    let whole_key = given.strip_prefix(keys::PREFIX);
+    let id = match whole_key.and_then(|rest| rest.split_once('_')) {
+        Some((id, _secret)) => id,
+        None => given,
+    };
+    let mut named = Vec::new();
+    for key in keys {
+        if key.id == id {
+            return Ok(key.id.clone());
+        }
+        if key.name.as_deref() == Some(given) && key.is_valid(now) {
+            named.push(key.id.as_str());
+        }
+    }
+    match named[..] {
+        // The store says that there is no such id.
+        [] => Ok(id.to_owned()),
+        [only] => Ok(only.to_owned()),
+        _ => Err(UsageError(format!(
+            "{} keys have the name {given:?}; give an id: {}",
+            named.len(),
+            named.join(", ")
+        ))
+        .into()),
+    }
 }
 
 fn as_json(key: &Key) -> Value {
@@ -282,7 +321,16 @@ fn as_row(key: &Key) -> Vec<String> {
         state.to_string(),
         keys::profiles_as_text(&key.profiles),
         key.name.clone().unwrap_or_default(),
+        last_use(key),
     ]
+}
+
+/// The day on which a key was last used (UTC).
+fn last_use(key: &Key) -> String {
+    match key.last_used_at {
+        Some(seconds) => date(day_of(seconds.saturating_mul(1000).cast_signed())),
+        None => "never".to_owned(),
+    }
 }
 
 fn lifetime(text: &str) -> Result<Duration> {

@@ -339,3 +339,49 @@ fn a_key_is_bound_to_profiles() {
     let misnamed = world.run(&[&args[..], &["of fice"]].concat());
     misnamed.failed(1, &["cannot be the name of a profile"]);
 }
+
+#[test]
+fn a_key_is_revoked_by_its_name_or_as_a_whole() {
+    let world = World::new();
+    let create = |name: &str| {
+        let create = [
+            "keys",
+            "create",
+            "--scope",
+            "search",
+            "--catalogs",
+            "default",
+        ];
+        let made = world.ok(&[&create[..], &["--name", name]].concat());
+        made.trim().to_owned()
+    };
+    let whole = create("laptop");
+    create("build server");
+    for _ in 0..2 {
+        create("twins");
+    }
+    let listed = world.ok(&["keys", "list"]);
+    let laptop = listed.lines().find(|line| line.contains("laptop"));
+    assert!(laptop.expect("is listed").ends_with("\tnever"), "{listed}");
+    world.ok(&["keys", "revoke", "build server"]);
+    world.ok(&["keys", "revoke", &whole]);
+    world.fails(
+        2,
+        &["keys", "revoke", "twins"],
+        &["2 keys have the name \"twins\"; give an id: "],
+    );
+    world.fails(1, &["keys", "revoke", "build server"], &["build server"]);
+    let mut states = Vec::new();
+    for key in world.json(&["keys", "list"]).as_array().expect("a list") {
+        let text = |name: &str| key[name].as_str().expect("a text").to_owned();
+        states.push(format!("{} {}", text("name"), text("state")));
+    }
+    states.sort();
+    let expected = [
+        "build server revoked",
+        "laptop revoked",
+        "twins valid",
+        "twins valid",
+    ];
+    assert_eq!(states, expected);
+}
