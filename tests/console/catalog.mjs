@@ -31,6 +31,18 @@ export const catalog = {
     await close(page);
   },
 
+  async "a tool that the server cannot call is offered as a dry run alone"({ browser, server }) {
+    const page = await open(browser, server, { hash: "#/catalog?c=default&tool=github%2Fcreate_issue" });
+    await page.getByText("Try it").click();
+    await page.locator(".try", { hasText: "This server cannot call it" }).waitFor();
+    assert.equal(await page.getByRole("button", { name: "Call", exact: true }).count(), 0);
+    // Enter in a field does the same.
+    for (const name of [/^owner/u, /^repo/u, /^title/u]) await page.locator(".try").getByLabel(name).fill("x");
+    await page.locator(".try").getByLabel(/^title/u).press("Enter");
+    await page.locator(".tried", { hasText: "nothing was called" }).waitFor();
+    await close(page);
+  },
+
   async "near-duplicates on other servers are named"({ browser, server }) {
     const tool = { name: "send_parcel", description: "Sends a parcel to an address.", inputSchema: { type: "object", properties: { address: { type: "string" } } } };
     await server.post("catalogs", { name: "twins" });
@@ -77,6 +89,13 @@ export const catalog = {
     assert.match(await detail.innerText(), /Reports a fault\.[\s\S]*Also called tell them it broke\s+Also called file a bug\s+Boosted by the factor 1\.5 of this tool/u);
     const { hits } = await server.post("catalogs/default/search", { query: "tell them it broke" });
     assert.equal(hits[0].id, "github/create_issue");
+    await change.click();
+    for (const label of ["Description for search and models", "Also called", "Factor of its score"]) await dialog.getByLabel(label).fill("");
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await detail.getByText("No other names, pins or factors.").waitFor();
+    await detail.getByRole("button", { name: "Undo" }).click();
+    await detail.getByText("Boosted by the factor 1.5 of this tool").waitFor();
+    assert.match(await detail.innerText(), /Reports a fault\.[\s\S]*Also called tell them it broke\s+Also called file a bug[\s\S]*Undone\./u);
     await change.click();
     for (const label of ["Description for search and models", "Also called", "Factor of its score"]) await dialog.getByLabel(label).fill("");
     await dialog.getByRole("button", { name: "Save" }).click();

@@ -97,6 +97,25 @@ export const operations = {
     await close(page);
   },
 
+  async "figures of hours and days are kept over a restart"({ browser }) {
+    let server = await Server.start(["--embedder", "none"]);
+    await server.post("catalogs/default/tools", [{ name: "weigh", description: "Weighs a parcel." }]);
+    for (let number = 0; number < 3; number += 1) await server.post("search", { query: "weigh a parcel" });
+    const { data } = server;
+    await server.stop();
+    server = await Server.start(["--embedder", "none"], 0, data);
+    const page = await open(browser, server, { hash: "#/operations" });
+    for (const step of ["hour", "day", "minute"]) {
+      await page.getByLabel("Time", { exact: true }).selectOption(step);
+      await page.getByRole("img", { name: /^Searches: at most 3, /u }).waitFor();
+    }
+    await page.locator(".chart title", { hasText: /: 3$/u }).first().waitFor({ state: "attached" });
+    await picture(page, "operations-history");
+    assert.deepEqual((await barriers(page)).serious, []);
+    await close(page);
+    await server.end();
+  },
+
   async "figures go on when the server is back"({ browser }) {
     const server = await Server.start(["--embedder", "none"]);
     const page = await open(browser, server, { hash: "#/operations", expected: /Failed to load|ERR_/u });

@@ -6,6 +6,7 @@ import { agent } from "./agent.mjs";
 import { launch } from "./browser.mjs";
 import { catalog } from "./catalog.mjs";
 import { evaluate } from "./evaluate.mjs";
+import { home } from "./home.mjs";
 import { HOSTILE } from "./hostile.mjs";
 import { operations } from "./operations.mjs";
 import { search } from "./search.mjs";
@@ -52,7 +53,7 @@ function within(limit, work) {
 const only = process.argv[2] ?? "";
 const world = { browser: await launch(), server: await usual(), large: await large() };
 let failed = 0;
-for (const [name, check] of Object.entries({ ...search, ...catalog, ...servers, ...agent, ...evaluate, ...operations, ...shell })) {
+for (const [name, check] of Object.entries({ ...home, ...search, ...catalog, ...servers, ...agent, ...evaluate, ...operations, ...shell })) {
   if (!name.includes(only)) continue;
   try {
     const figures = await within(CHECK_MS, check(world));

@@ -164,21 +164,28 @@ export const servers = {
     });
   },
 
-  async "a key that only reads is told what it may not"({ browser }) {
+  async "a key that only reads is offered nothing more"({ browser }) {
     await within(async (_, server) => {
-      server.command("keys", "create", "--scope", "admin", "--catalogs", "*");
+      const admin = server.command("keys", "create", "--scope", "admin", "--catalogs", "*").trim();
       const key = server.command("keys", "create", "--scope", "search", "--catalogs", "default").trim();
       const page = await open(browser, server, { hash: toTool("read_file"), expected: /40[13]/u });
       await page.getByRole("dialog").getByLabel("API key").fill(key);
       await page.getByRole("dialog").getByRole("button", { name: "Use this key" }).click();
-      await page.getByText("Try it").click();
-      await page.locator(".try").getByLabel(/path/u).fill("x");
-      await page.getByRole("button", { name: "Call", exact: true }).click();
-      await page.getByRole("alert").getByText("needs a key with the scope call").waitFor();
-      await page.locator(".detail").getByRole("button", { name: "Block" }).click();
-      await page.getByRole("dialog").getByRole("button", { name: "Block" }).click();
-      await page.getByRole("dialog", { name: "Not decided" }).getByText("scope admin").waitFor();
-      await page.getByRole("button", { name: "Close", exact: true }).click();
+      await page.locator(".detail", { hasText: "As it was approved." }).getByText("No other names, pins or factors.").waitFor();
+      await page.locator(".row").first().waitFor();
+      const offered = async () => (await page.getByRole("button").allInnerTexts()).filter((text) => /Add|Delete|Remove|Block|Change|Write|Take back/u.test(text));
+      assert.deepEqual(await offered(), []);
+      assert.equal(await page.getByText("Try it").count(), 0);
+      assert.equal(await page.getByLabel("New catalog").count(), 0);
+      await page.goto(`${server.url}/#/search?q=read+a+file`);
+      await page.locator(".hit").first().waitFor();
+      assert.deepEqual(await offered(), []);
+      // Another key of the same tab may do more.
+      await page.getByRole("button", { name: "Key", exact: true }).click();
+      await page.getByRole("dialog").getByRole("button", { name: "Forget it" }).click();
+      await page.getByRole("dialog").getByLabel("API key").fill(admin);
+      await page.getByRole("dialog").getByRole("button", { name: "Use this key" }).click();
+      await page.locator(".hit").first().getByRole("button", { name: "Change" }).waitFor();
       await close(page);
     });
   },

@@ -64,7 +64,7 @@ macro_rules! asset {
 static PAGE: Asset = asset!("index.html", HTML);
 
 /// What the page loads.
-static FILES: [Asset; 57] = [
+static FILES: [Asset; 62] = [
     asset!("agent.css", CSS),
     asset!("agent.js", JAVASCRIPT),
     asset!("answer.js", JAVASCRIPT),
@@ -75,6 +75,7 @@ static FILES: [Asset; 57] = [
     asset!("audit.js", JAVASCRIPT),
     asset!("catalog.css", CSS),
     asset!("catalog.js", JAVASCRIPT),
+    asset!("chart.js", JAVASCRIPT),
     asset!("chat.js", JAVASCRIPT),
     asset!("connect.css", CSS),
     asset!("connect.js", JAVASCRIPT),
@@ -92,6 +93,9 @@ static FILES: [Asset; 57] = [
     asset!("figures.js", JAVASCRIPT),
     asset!("gate.js", JAVASCRIPT),
     asset!("hit.js", JAVASCRIPT),
+    asset!("hit_why.js", JAVASCRIPT),
+    asset!("home.css", CSS),
+    asset!("home.js", JAVASCRIPT),
     asset!("icon.svg", SVG),
     asset!("inputs.js", JAVASCRIPT),
     asset!("keys.js", JAVASCRIPT),
@@ -102,6 +106,7 @@ static FILES: [Asset; 57] = [
     asset!("own_words.js", JAVASCRIPT),
     asset!("owner.js", JAVASCRIPT),
     asset!("panels.js", JAVASCRIPT),
+    asset!("permissions.js", JAVASCRIPT),
     asset!("place.js", JAVASCRIPT),
     asset!("plan.js", JAVASCRIPT),
     asset!("prose.js", JAVASCRIPT),

@@ -8,7 +8,7 @@ import { counted, foreign, milliseconds, oneLine } from "./text.js";
 const STAGES = [["embed", "embed"], ["lexical", "words"], ["dense", "meaning"], ["fuse", "fuse"], ["rank", "rank"]];
 /**
  * @param {object} answer of the API
- * @param {{catalog: string, other: ?object, opened: Set<string>, onToggle: Function, onRight: Function, onChange: Function}} context `other` is
+ * @param {{catalog: string, other: ?object, opened: Set<string>, onToggle: Function, onRight: Function, onChange: ?Function}} context `other` is
  *   the answer that this one is compared with
  */
 export function answerView(answer, context) {
@@ -80,7 +80,7 @@ function hits(answer, clauses, context) {
     isOpen: context.opened.has(hit.id),
     onToggle: context.onToggle,
     onRight: (given, button) => context.onRight(answer, given, button),
-    onChange: (given) => context.onChange(answer, given),
+    onChange: context.onChange && ((given) => context.onChange(answer, given)),
   }));
   return h("ol", { class: answer.match === "none" ? "hits unfit" : "hits" }, items);
 }

@@ -1,7 +1,6 @@
 /** The API of this server. */
 
 import { answered, lost } from "./connection.js";
-import { askForKey } from "./dialog.js";
 
 const STORED_KEY = "toolscout.key";
 /** How often a request is sent again while the server opens its catalogs, once a second. */
@@ -26,7 +25,10 @@ export const key = {
     sessionStorage.setItem(STORED_KEY, value);
     dispatchEvent(new Event("key"));
   },
-  forget: () => sessionStorage.removeItem(STORED_KEY),
+  forget: () => {
+    sessionStorage.removeItem(STORED_KEY);
+    dispatchEvent(new Event("key"));
+  },
 };
 
 /**
@@ -92,6 +94,9 @@ async function failureOf(response) {
 }
 
 let asking = null;
+
+/** Dialogs are loaded when the first one is needed. */
+const askForKey = async (failure) => (await import("./dialog.js")).askForKey(failure);
 
 /** Asks for a key, once for all requests that wait for one. */
 async function anotherKey(refused, failure, signal) {

@@ -2,15 +2,16 @@
 
 import { call, key } from "./api.js";
 import { onConnection, retryNow } from "./connection.js";
-import { ask } from "./dialog.js";
 import { debounce, h, icon, replace, skeleton } from "./dom.js";
-import { address, here, remember, remembered } from "./place.js";
+import { permissions } from "./permissions.js";
+import { address, here, note, remember, remembered } from "./place.js";
 import { search } from "./search.js";
 import { foreign, oneLine } from "./text.js";
 import { drawWaiting, lookNow, waitingCalls, watchWaiting } from "./waiting.js";
 
 /** The screens. A link beside the navigation leads to those that are rarely needed. */
 const SCREENS = {
+  home: { title: "Home", open: async () => (await styled("home.css", import("./home.js"))).home },
   search: { title: "Search", open: async () => search },
   catalog: { title: "Catalog", open: async () => (await styled("catalog.css", import("./catalog.js"))).catalog },
   agent: { title: "Agent", open: async () => (await styled("agent.css", import("./agent.js"))).agent },
@@ -44,11 +45,16 @@ async function show() {
   replace(main, skeleton(6, "short"));
   try {
     const [open, list] = await Promise.all([known.open(), loadCatalogs()]);
+    const allowed = await permissions();
     if (visit !== visits) return;
+    if (location.hash === "" && list.every(({ tools }) => tools === 0)) {
+      note("home", {});
+      return show();
+    }
     if (isUnknown(list, params.get("c"))) return showUnknownCatalog(screen, list, params.get("c"));
     const name = chosenCatalog(list, params);
     document.getElementById("connect").href = address("connect", { c: name });
-    current = { screen, view: open(main, params, { list, name }) };
+    current = { screen, view: open(main, params, { list, name, allowed }) };
     showKeyButton();
   } catch (error) {
     if (visit === visits) showFailure(error);
@@ -183,6 +189,7 @@ function showKeyButton() {
 
 async function forgetKey() {
   const content = [h("p", {}, "This tab holds an API key. Without it the page asks for one again.")];
+  const { ask } = await import("./dialog.js");
   if (!(await ask("Forget the key?", content, { accept: "Forget it" }))) return;
   key.forget();
   show();

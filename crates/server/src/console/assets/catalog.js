@@ -39,16 +39,16 @@ export function catalog(root, params, catalogs) {
 }
 
 class CatalogScreen {
-  constructor(root, params, { list, name }) {
-    Object.assign(this, { root, list, name });
+  constructor(root, params, { list, name, allowed }) {
+    Object.assign(this, { root, list, name, allowed, isOwner: allowed.may("admin") });
     this.read(params);
     this.aborter = new AbortController();
     this.toolAborter = new AbortController();
     this.stats = null;
     this.servers = [];
     this.tags = { tags: [], total: 0 };
-    this.texts = new CatalogTexts(this.name, this.aborter.signal);
-    this.review = new Review(this.name, () => this.refresh());
+    this.texts = new CatalogTexts(this.name, this.isOwner && allowed.may("llm"), this.aborter.signal);
+    this.review = new Review(this.name, this.isOwner ? () => this.refresh() : null);
     this.tools = new ToolList((id) => this.openTool(id));
     this.tools.onload = () => this.showCount();
     this.tools.onscroll = debounce(DEBOUNCE_MS, (top) => remember({ list: top }));
@@ -134,7 +134,7 @@ class CatalogScreen {
     this.filterBox = h("input", { type: "search", value: this.part, placeholder: "Filter by name", "aria-label": "Filter by name", maxlength: 200, autocomplete: "off", spellcheck: "false", oninput: () => this.filtered() });
     this.detail = h("section", { class: "detail", "aria-label": "Tool" });
     const middle = h("section", { class: "middle", "aria-label": "Tools of the catalog" },
-      h("div", { class: "catalog-head" }, h("h1", {}, foreign(this.name)), this.buttons()),
+      h("div", { class: "catalog-head" }, h("h1", {}, foreign(this.name)), this.isOwner && this.buttons()),
       this.current?.damaged && h("p", { class: "notice error" }, "This catalog cannot be opened: ", foreign(this.current.damaged)),
       this.current?.settings.description && h("p", { class: "muted" }, foreign(this.current.settings.description)),
       this.facts, this.texts.element, this.loads, this.connections, this.toReview,
@@ -142,7 +142,7 @@ class CatalogScreen {
       this.tools.element, this.review.element);
     this.layout = h("div", { class: "catalog" }, this.side, middle, this.detail);
     replace(this.root, this.layout);
-    takeDrops(this.layout, (files) => this.add(files));
+    if (this.isOwner) takeDrops(this.layout, (files) => this.add(files));
     this.showSide();
   }
 
@@ -160,7 +160,7 @@ class CatalogScreen {
     const tags = this.tags.tags.map((tag) => sideLink(address("catalog", this.place({ tag: tag.name === this.tag ? "" : tag.name, tool: "", view: "" })), tag.name, count(tag.count), tag.name === this.tag));
     const chosen = this.tag !== "" && !this.tags.tags.some(({ name }) => name === this.tag) && sideLink(address("catalog", this.place({ tag: "", tool: "" })), this.tag, "", true);
     replace(this.side,
-      h("div", { class: "side-head" }, h("h2", {}, "Catalogs"), h("button", { type: "button", class: "quiet", onclick: () => this.createCatalog(), "aria-label": "New catalog", title: "New catalog" }, icon("plus"))),
+      h("div", { class: "side-head" }, h("h2", {}, "Catalogs"), this.isOwner && h("button", { type: "button", class: "quiet", onclick: () => this.createCatalog(), "aria-label": "New catalog", title: "New catalog" }, icon("plus"))),
       h("ul", {}, catalogs),
       h("div", { class: "side-head" }, h("h2", {}, "Servers"), this.stats && h("span", { class: "muted number" }, count(this.servers.length))),
       h("ul", { class: "servers" }, all, servers),
@@ -307,7 +307,7 @@ class CatalogScreen {
     this.toolAborter = new AbortController();
     this.layout.classList.toggle("has-tool", this.tool !== "");
     this.tools.choose(this.tool);
-    if (!this.tool) return replace(this.detail, h("p", { class: "muted hint" }, "Choose a tool to see its definition. Drop a file anywhere to add tools."));
+    if (!this.tool) return replace(this.detail, h("p", { class: "muted hint" }, `Choose a tool to see its definition.${this.isOwner ? " Drop a file anywhere to add tools." : ""}`));
     const close = () => {
       go("catalog", this.place({ tool: "" }));
       this.tools.element.focus();
@@ -324,7 +324,7 @@ class CatalogScreen {
       this.refresh();
       this.showDetail();
     };
-    return showTool(this.detail, this.name, this.tool, { close, removed, decided, isOfServer, signal: this.toolAborter.signal });
+    return showTool(this.detail, this.name, this.tool, { close, removed, decided, isOfServer, allowed: this.allowed, signal: this.toolAborter.signal });
   }
 
   async add(files) {

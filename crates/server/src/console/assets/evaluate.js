@@ -42,8 +42,8 @@ async function chooseSet(sets) {
 const nameOf = ({ name, created_at_ms: at }) => (name ? foreign(oneLine(name, 80)) : dates.format(at));
 
 class EvaluateScreen {
-  constructor(root, params, { list, name }) {
-    Object.assign(this, { root, list, name, evaluations: [], judgings: [], servers: [] });
+  constructor(root, params, { list, name, allowed }) {
+    Object.assign(this, { root, list, name, isOwner: allowed.may("admin"), evaluations: [], judgings: [], servers: [] });
     this.read(params);
     this.aborter = new AbortController();
     this.shown = new AbortController();
@@ -100,7 +100,7 @@ class EvaluateScreen {
       catalogs.map(([value, caption]) => h("option", { value, selected: value === this.name }, caption)));
     this.side = h("aside", { class: "side-panel", "aria-label": "Evaluations" },
       h("div", { class: "side-chooser" }, chooser),
-      h("a", { class: "new", href: address("evaluate", { c: this.name }) }, icon("plus"), "New evaluation"),
+      this.isOwner && h("a", { class: "new", href: address("evaluate", { c: this.name }) }, icon("plus"), "New evaluation"),
       h("div", { class: "side-head" }, h("h2", {}, "Earlier ones")), this.names,
       h("div", { class: "side-head" }, h("h2", {}, "Judged by hand")), this.judged);
     this.progress = h("div", { class: "loads" });
@@ -206,6 +206,7 @@ class EvaluateScreen {
   }
 
   showForm() {
+    if (!this.isOwner) return replace(this.content, h("div", { class: "empty" }, h("h2", {}, "Evaluations of this catalog"), h("p", { class: "muted" }, "Choose an earlier one to see its figures. This key may not start one: that needs the scope admin.")));
     this.form.submit = (body) => this.run(body);
     this.form.begin = (body) => this.begin(body);
     this.form.sendReport = (file, report) => this.sendReport(file, report);
@@ -349,8 +350,8 @@ class EvaluateScreen {
     return h("div", { class: "actions" },
       isJudged && h("button", { type: "button", class: "quiet", title: "For eval --baseline, eval diff and eval report", onclick: () => this.save(evaluation, "json") }, "Report as JSON"),
       isJudged && h("button", { type: "button", class: "quiet", title: "A page with plots, as one file", onclick: () => this.save(evaluation, "html") }, "Report as page"),
-      h("button", { type: "button", onclick: () => this.runAgain(evaluation) }, evaluation.sent ? "Run here" : "Run again"),
-      h("button", { type: "button", class: "quiet", onclick: () => this.remove(evaluation) }, "Delete"));
+      this.isOwner && h("button", { type: "button", onclick: () => this.runAgain(evaluation) }, evaluation.sent ? "Run here" : "Run again"),
+      this.isOwner && h("button", { type: "button", class: "quiet", onclick: () => this.remove(evaluation) }, "Delete"));
   }
 
   /** What to compare with. */

@@ -1,6 +1,7 @@
 /** The figures of the server, read every few seconds, with the course of the last minutes. */
 
 import { call, isAbort } from "./api.js";
+import { chart } from "./chart.js";
 import { bar, h, replace, skeleton, svg } from "./dom.js";
 import { card, duration, moment, notShown, table } from "./panels.js";
 import { bytes, count, counted, foreign, milliseconds } from "./text.js";
@@ -13,6 +14,10 @@ const NOW_MS = 60_000;
 /** Samples further apart are not joined by a line: nobody looked in between. */
 const GAP_MS = 4 * EVERY_MS;
 const ROUTES = 10;
+/** What is kept over restarts: the caption of each length of time. */
+const STEPS = { minute: "3 hours, by minute", hour: "14 days, by hour", day: "400 days, by day" };
+/** How often that is read: less often than the figures of now. */
+const HISTORY_MS = 30_000;
 
 const QUEUES = {
   requests: "Requests", connections: "Connections", searches: "Searches", writes: "Writes to catalogs", tasks: "Tasks",
@@ -38,7 +43,7 @@ export function figures(root) {
 
 class Figures {
   constructor(root) {
-    Object.assign(this, { root, isPaused: false, isWhole: false, aborter: new AbortController() });
+    Object.assign(this, { root, isPaused: false, isWhole: false, step: "hour", historyAt: 0, aborter: new AbortController() });
     this.onVisible = () => { if (document.visibilityState === "visible") this.read(); };
   }
 
@@ -65,6 +70,7 @@ class Figures {
       const stats = await call("v1/stats", { signal: this.aborter.signal });
       this.keep(stats);
       this.draw(stats);
+      if (Date.now() - this.historyAt > HISTORY_MS) await this.readHistory();
       if (!this.isPaused && document.visibilityState === "visible") this.timer = setTimeout(() => this.read(), EVERY_MS);
     } catch (error) {
       // A server that does not answer is said above, and `again` is called when it does.
@@ -97,15 +103,30 @@ class Figures {
     replace(this.boxes.process, `Version ${stats.version}, started `, moment(stats.started_at_ms), `, running for ${duration(stats.uptime_s)}. ${counted(stats.catalogs.open, "catalog")} of at most ${count(stats.catalogs.open_limit)} open, with ${counted(stats.catalogs.tools, "tool")}.`);
   }
 
+  async readHistory() {
+    this.historyAt = Date.now();
+    const { step } = this;
+    const history = await call(`v1/stats/history?step=${step}`, { signal: this.aborter.signal });
+    if (step !== this.step || this.boxes.history.matches(":hover")) return;
+    replace(this.boxes.history, historyCharts(history));
+  }
+
   frame() {
     const box = () => h("div", {});
-    this.boxes = { tiles: h("div", { class: "gauges" }), latency: box(), queues: box(), lacks: box(), tokens: box(), routes: box(), process: h("p", { class: "muted" }) };
+    const steps = Object.entries(STEPS).map(([value, caption]) => h("option", { value, selected: value === this.step }, caption));
+    const choose = h("select", { "aria-label": "Time", onchange: (event) => {
+      this.step = event.target.value;
+      this.historyAt = 0;
+      this.read();
+    } }, steps);
+    this.boxes = { tiles: h("div", { class: "gauges" }), latency: box(), queues: box(), lacks: box(), tokens: box(), routes: box(), history: h("div", { class: "charts" }), process: h("p", { class: "muted" }) };
     this.pause = h("button", { type: "button", "aria-pressed": "false", onclick: () => this.togglePause() }, "Pause");
     this.allRoutes = h("button", { type: "button", class: "link", onclick: () => this.showAllRoutes() }, "All routes");
-    const { tiles: gauges, process, ...boxes } = this.boxes;
+    const { tiles: gauges, process, history, ...boxes } = this.boxes;
     replace(this.root,
       h("div", { class: "operations-head" }, process, this.pause),
       gauges,
+      h("div", { class: "filter" }, h("h2", {}, "Over time"), choose, h("span", { class: "muted" }, "The server keeps these figures. Times when it did not run are empty.")), history,
       h("div", { class: "figure-cards" },
         h("div", {}, card("Latency since the start", boxes.latency), card("Tokens saved", boxes.tokens)),
         h("div", {}, card("Queues and limits", boxes.queues), card("Degraded and refused", boxes.lacks))),
@@ -124,6 +145,18 @@ class Figures {
     this.draw(past.at(-1).stats);
     this.boxes.routes.querySelector(".scroll").focus();
   }
+}
+
+function historyCharts(history) {
+  const show = (title, read, said) => chart(title, history, history.most_periods, read, said);
+  return [
+    show("Searches", ({ searches }) => searches),
+    show("Search time, 95%", ({ p95_ms: ms }) => ms, milliseconds),
+    show("Searches without a match", ({ no_match: none }) => none),
+    show("Tokens saved", ({ saved_tokens: saved }) => saved),
+    show("Errors of the server (5xx)", ({ errors }) => errors),
+    show("Memory", ({ memory_bytes: memory }) => memory, bytes),
+  ];
 }
 
 /** Figures of now, each with its course. */

@@ -6,10 +6,8 @@ import { foreign, long } from "./text.js";
 
 /** Embedders that ship, by how their ids begin. */
 const EMBEDDERS = { "static-table": "table", "languages-table": "languages", "tool-encoder": "encoder" };
-/** The fields of a tool, as the index names them. */
-const FIELDS = { parameter_names: "parameters", parameter_descriptions: "parameter descriptions" };
 /** Most reasons and legs that are listed. */
-const MOST_ROWS = 16;
+export const MOST_ROWS = 16;
 
 /** The short name of an embedder. */
 export const embedderName = (id) => EMBEDDERS[id.split("/", 1)[0]] ?? id;
@@ -17,7 +15,7 @@ export const embedderName = (id) => EMBEDDERS[id.split("/", 1)[0]] ?? id;
 /**
  * @param {object} hit of the answer
  * @param {number} rank from 1
- * @param {{catalog: string, move: ?Node, isOpen: boolean, onToggle: Function, onRight: Function, onChange: Function, clauses: string[]}} context
+ * @param {{catalog: string, move: ?Node, isOpen: boolean, onToggle: Function, onRight: Function, onChange: ?Function, clauses: string[]}} context
  */
 export function hitItem(hit, rank, context) {
   const explain = hit.explain ?? {};
@@ -80,8 +78,10 @@ function signal(name, share, value) {
 
 function why(hit, explain, context) {
   const details = h("details", { class: "why" }, h("summary", {}, "Why"), h("div", { class: "why-body" }));
-  const fill = () => {
-    if (details.open && !details.lastChild.hasChildNodes()) details.lastChild.append(legTable(explain), matchedFields(explain), reasons(explain));
+  const fill = async () => {
+    if (!details.open || details.lastChild.hasChildNodes()) return;
+    const { reasonsOf } = await import("./hit_why.js");
+    details.lastChild.replaceChildren(...reasonsOf(explain));
   };
   details.open = context.isOpen;
   fill();
@@ -90,37 +90,6 @@ function why(hit, explain, context) {
     context.onToggle(hit.id, details.open);
   });
   const right = h("button", { type: "button", class: "link", onclick: (event) => context.onRight(hit, event.currentTarget) }, "This was right");
-  const change = h("button", { type: "button", class: "link", onclick: () => context.onChange(hit) }, "Change");
+  const change = context.onChange && h("button", { type: "button", class: "link", onclick: () => context.onChange(hit) }, "Change");
   return h("div", { class: "foot" }, details, right, change);
-}
-
-function legTable(explain) {
-  const legs = [["words", explain.lexical], ...(explain.dense ?? [])].slice(0, MOST_ROWS);
-  const rows = legs.map(([name, leg]) => h("tr", {},
-    h("th", { scope: "row" }, foreign(name)),
-    leg ? [h("td", {}, leg.rank), h("td", {}, leg.raw.toFixed(3)), h("td", {}, leg.normalised.toFixed(3))] : h("td", { colspan: 3 }, "not found by it")));
-  const fused = `Fused ${explain.fused?.toFixed(3) ?? "–"}, of which meaning has a share of ${explain.dense_weight?.toFixed(2) ?? "–"}.`;
-  return h("div", {},
-    h("table", {}, h("thead", {}, h("tr", {}, ["part", "rank", "raw", "scaled"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows)),
-    h("p", { class: "muted" }, fused));
-}
-
-function matchedFields(explain) {
-  const fields = explain.matched ?? [];
-  if (fields.length === 0) return h("p", { class: "muted" }, "No word of the request is in this tool.");
-  const rows = fields.map(({ field, terms }) => h("tr", {}, h("th", { scope: "row" }, FIELDS[field] ?? field), h("td", { class: "words" }, foreign(terms.join(", ")))));
-  return h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "field"), h("th", { scope: "col" }, "words, cut to their stems"))), h("tbody", {}, rows));
-}
-
-function reasons(explain) {
-  const { ranker } = explain;
-  if (!ranker) return h("p", { class: "muted" }, "The ranker took no part.");
-  const most = Math.max(...ranker.reasons.map(({ moved }) => Math.abs(moved)), 0.001);
-  const rows = ranker.reasons.slice(0, MOST_ROWS).map(({ feature, value, moved }) => h("tr", {},
-    h("th", { scope: "row" }, feature.replaceAll("_", " ")),
-    h("td", {}, value.toFixed(2)),
-    h("td", {}, `${moved < 0 ? "−" : "+"}${Math.abs(moved).toFixed(2)}`),
-    h("td", { class: "wide" }, bar(Math.abs(moved) / most, moved < 0 ? "less" : ""))));
-  const names = ["what the ranker saw", "value", "moved", ""];
-  return h("table", {}, h("thead", {}, h("tr", {}, names.map((name) => (name ? h("th", { scope: "col" }, name) : h("td", {}))))), h("tbody", {}, rows));
 }

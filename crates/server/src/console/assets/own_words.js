@@ -20,7 +20,7 @@ export const ownOf = (object, name) => (object && Object.hasOwn(object, name) ? 
 
 /**
  * Lets the owner change what is said of a tool.
- * @returns {Promise<boolean>} whether something was saved
+ * @returns {Promise<?() => Promise<boolean>>} undoes what was saved; null if nothing was
  */
 export async function editWords(tool, words, catalog) {
   const known = {
@@ -31,10 +31,10 @@ export async function editWords(tool, words, catalog) {
   // What could not be saved is not lost: the form opens again with it.
   for (let shown = known; ;) {
     const given = await ask("The owner's words", wordsForm(tool, shown), { accept: "Save" }, (form) => linesOf(form.elements.names.value).length <= MOST_NAMES);
-    if (!given) return false;
+    if (!given) return null;
     shown = { description: given.get("description").trim(), names: linesOf(given.get("names")).join("\n"), factor: given.get("factor") };
     const patch = changesOf(tool.id, known, shown);
-    if (await attempt(() => patchWords(catalog, patch))) return true;
+    if (await attempt(() => patchWords(catalog, patch))) return () => attempt(() => patchWords(catalog, changesOf(tool.id, shown, known)));
   }
 }
 
@@ -61,8 +61,14 @@ function wordsForm(tool, { description, names, factor }) {
 
 const area = (label, name, input, hint) => h("div", { class: "field" }, h("label", { for: `field-${name}` }, label), input, h("small", { id: `field-${name}-hint`, class: "muted" }, hint));
 
-/** Removes a pin, by its name. */
-export const removePin = (name, catalog) => attempt(() => patchWords(catalog, { pins: { [name]: null } }));
+/**
+ * Removes a pin.
+ * @returns {Promise<?() => Promise<boolean>>} undoes it; null if it was not removed
+ */
+export async function removePin(name, pin, catalog) {
+  const set = (value) => attempt(() => patchWords(catalog, { pins: { [name]: value } }));
+  return (await set(null)) ? () => set(pin) : null;
+}
 
 /** What the owner may change about a hit: what it does, and how. */
 const CHANGES = {

@@ -16,8 +16,9 @@ export function serverDescription(tool) {
  * Shows the owner's words once they are read: the description in place of the server's, and the rest in `box`.
  * @param {HTMLElement} described has the server's description
  * @param {HTMLElement} box
+ * @param {{allowed: import("./permissions.js").Allowed, signal: AbortSignal}} context
  */
-export async function showOwnerWords(described, box, tool, catalog, signal) {
+export async function showOwnerWords(described, box, tool, catalog, { allowed, signal }) {
   // Without them the tool is shown as its server describes it.
   const answer = await call(ofCatalog(catalog, "/words"), { signal }).catch(() => null);
   if (!answer || signal.aborted) return;
@@ -27,23 +28,28 @@ export async function showOwnerWords(described, box, tool, catalog, signal) {
     replace(described, h("p", { class: "muted" }, "Models read the owner's description:"), long(own),
       h("details", {}, h("summary", {}, "The server's description"), serverDescription(tool)));
   } else replace(described, serverDescription(tool));
-  const saved = async () => {
+  const again = async (...said) => {
+    await showOwnerWords(described, box, tool, catalog, { allowed, signal });
+    box.append(h("p", { class: "notice", role: "status" }, said));
+    box.querySelector(".notice .link, .actions button")?.focus();
+  };
+  const saved = (undo) => {
+    if (undo === null) return;
     announce("Saved");
-    await showOwnerWords(described, box, tool, catalog, signal);
-    box.querySelector(".actions button").focus();
+    const button = h("button", { type: "button", class: "link", onclick: async () => {
+      if (await undo()) again("Undone.");
+    } }, "Undo");
+    again("Saved. ", button);
   };
-  const edit = h("button", { type: "button", class: "quiet", onclick: async () => {
-    if (await editWords(tool, words, catalog)) saved();
-  } }, "Change");
-  const unpin = async (name) => {
-    if (await removePin(name, catalog)) saved();
-  };
+  const isOwner = allowed.may("admin");
+  const edit = h("button", { type: "button", class: "quiet", onclick: async () => saved(await editWords(tool, words, catalog)) }, "Change");
+  const unpin = isOwner && (async (name, pin) => saved(await removePin(name, pin, catalog)));
   const entries = entriesOf(words, tool, unpin);
   const more = entries.length > MOST_ENTRIES && h("li", { class: "muted" }, `and ${entries.length - MOST_ENTRIES} more`);
   const list = entries.length > 0
     ? h("ul", { class: "plain" }, entries.slice(0, MOST_ENTRIES).map((entry) => h("li", {}, entry)), more)
     : h("p", { class: "muted" }, "No other names, pins or factors.");
-  replace(box, h("h3", {}, "The owner's words"), list, h("div", { class: "actions" }, edit));
+  replace(box, h("h3", {}, "The owner's words"), list, isOwner && h("div", { class: "actions" }, edit));
 }
 
 /** What each entry does to this tool. */
@@ -53,7 +59,7 @@ function entriesOf({ aliases = {}, pins = {}, boosts = {} }, tool, unpin) {
     if (pin.tool !== tool.id) continue;
     const requests = pin.match === "contains" ? "for requests with " : "for the request ";
     entries.push([pin.hide ? "Hidden " : `Pinned to place ${pin.place ?? 1} `, requests, h("b", {}, foreign(oneLine(pin.query))), " ",
-      h("button", { type: "button", class: "link", onclick: () => unpin(name) }, "Take back")]);
+      unpin && h("button", { type: "button", class: "link", onclick: () => unpin(name, pin) }, "Take back")]);
   }
   const factors = [
     ["this tool", ownOf(boosts.tools, tool.id)],

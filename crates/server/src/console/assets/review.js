@@ -19,7 +19,7 @@ const MOST_CHARACTERS = 20_000;
 export class Review {
   /**
    * @param {string} catalog
-   * @param {() => void} decided is called after each decision
+   * @param {?() => void} decided is called after each decision; null for a key that may not decide
    */
   constructor(catalog, decided) {
     Object.assign(this, { catalog, decided });
@@ -56,7 +56,7 @@ export class Review {
   }
 
   heading({ total }) {
-    const all = this.server && h("button", { type: "button", onclick: () => this.acceptAll(total) }, icon("check"), "Accept all of this server");
+    const all = this.decided && this.server && h("button", { type: "button", onclick: () => this.acceptAll(total) }, icon("check"), "Accept all of this server");
     return h("div", { class: "export-head" }, h("p", { class: "muted" }, "A server's first list of tools counts as approved."), all);
   }
 
@@ -77,10 +77,10 @@ export async function changeOf(tool, catalog, signal) {
   return changes[0] ?? null;
 }
 
-/** A change to decide on; without one, a way to block the tool. */
+/** A change to decide on; without one, a way to block the tool. `decided` is as for {@link Review}. */
 export function changeView(change, id, catalog, decided) {
   if (change) return changeCard(change, { catalog, decided });
-  return h("p", { class: "muted approved" }, "As it was approved. ", h("button", { type: "button", class: "link", onclick: () => block(catalog, { id }, decided) }, "Block"));
+  return h("p", { class: "muted approved" }, "As it was approved. ", decided && h("button", { type: "button", class: "link", onclick: () => block(catalog, { id }, decided) }, "Block"));
 }
 
 function changeCard(change, { catalog, isLinked = false, decided }) {
@@ -94,7 +94,7 @@ function changeCard(change, { catalog, isLinked = false, decided }) {
     kind === "removed" && h("p", { class: "muted" }, "Its server no longer offers it."),
     isSuspicious && h("ul", { class: "findings", "aria-label": "What is suspicious" }, change.findings.map(finding)),
     parts.map((part) => partDiff(part, change)),
-    h("div", { class: "approval-buttons" }, decisionButtons(change, catalog, decided)));
+    decided && h("div", { class: "approval-buttons" }, decisionButtons(change, catalog, decided)));
 }
 
 /** Accept leads, except for a suspicious change: there Block leads, and Accept asks once more. */

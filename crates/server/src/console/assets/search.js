@@ -25,8 +25,9 @@ export function search(root, params, catalogs) {
 }
 
 class SearchScreen {
-  constructor(root, params, { list, name }) {
+  constructor(root, params, { list, name, allowed }) {
     this.root = root;
+    this.isOwner = allowed.may("admin");
     this.list = list;
     this.catalog = name;
     this.query = params.get("q") ?? "";
@@ -93,8 +94,7 @@ class SearchScreen {
       h("div", { class: "search-head" }, form, h("div", { class: "actions" }, this.compareButton, link)),
       this.loads, this.changes, this.columns, this.exporting.panel);
     this.root.onkeydown = (event) => this.keyInHits(event);
-    this.root.ondragover = (event) => event.preventDefault();
-    this.root.ondrop = (event) => this.add(event);
+    if (this.isOwner) Object.assign(this.root, { ondragover: (event) => event.preventDefault(), ondrop: (event) => this.add(event) });
     this.drawColumns();
   }
 
@@ -203,7 +203,7 @@ class SearchScreen {
       output.removeAttribute("aria-busy");
       if (!answer?.failure) output.classList.remove("outdated");
       if (answer?.failure) this.showFailure(output, answer.failure);
-      else if (answer) replace(output, answerView(answer, { catalog: this.catalog, other, opened: this.opened, onToggle: (id, isOpen) => this.toggled(id, isOpen), onRight: (...given) => this.right(...given), onChange: (...given) => this.change(...given) }));
+      else if (answer) replace(output, answerView(answer, { catalog: this.catalog, other, opened: this.opened, onToggle: (id, isOpen) => this.toggled(id, isOpen), onRight: (...given) => this.right(...given), onChange: this.isOwner ? (...given) => this.change(...given) : null }));
       else if (this.query.trim()) replace(output, skeleton(5, "tall"));
       else replace(output, index === 0 && this.startHint());
     });
@@ -250,7 +250,7 @@ class SearchScreen {
       const body = { feedback_token: answer.feedback_token, tool: hit.id, outcome: "helpful", query: answer.asked };
       const { remembered } = await call(ofCatalog(this.catalog, "/feedback"), { method: "POST", json: body });
       const said = remembered ? "Recorded and remembered" : "Recorded; the memory of this catalog is off";
-      button.replaceWith(h("span", { class: "done" }, icon("check"), said, remembered && this.forgetButton(answer.asked)));
+      button.replaceWith(h("span", { class: "done" }, icon("check"), said, remembered && this.isOwner && this.forgetButton(answer.asked)));
       announce(said);
     } catch (error) {
       button.disabled = false;

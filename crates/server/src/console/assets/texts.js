@@ -14,13 +14,14 @@ const ASK_EVERY_MS = 500;
 const ofTexts = (catalog, id) => ofCatalog(catalog, `/texts/${encodeURIComponent(id)}`);
 
 /** The texts of a tool, which can be changed. They are read once the element is there. */
-export function toolTexts(tool, catalog, signal) {
+export function toolTexts(tool, catalog, context) {
   const box = h("div", { class: "texts" });
-  showTexts(box, tool, catalog, signal);
+  showTexts(box, tool, catalog, context);
   return box;
 }
 
-async function showTexts(box, tool, catalog, signal) {
+async function showTexts(box, tool, catalog, context) {
+  const { allowed, signal } = context;
   let known;
   try {
     known = await call(ofTexts(catalog, tool.id), { signal });
@@ -28,7 +29,7 @@ async function showTexts(box, tool, catalog, signal) {
     if (isAbort(error)) return;
     return replace(box, h("p", { class: "notice error", role: "alert" }, foreign(error.message)));
   }
-  const again = () => showTexts(box, tool, catalog, signal);
+  const again = () => showTexts(box, tool, catalog, context);
   const has = known.texts.length > 0;
   const edit = h("button", { type: "button", class: "quiet", onclick: () => editTexts(known.texts, tool, catalog, again) }, has ? "Edit" : "Write");
   const forget = has && h("button", { type: "button", class: "quiet", onclick: () => forgetTexts(tool, catalog, again) }, "Delete");
@@ -37,7 +38,7 @@ async function showTexts(box, tool, catalog, signal) {
     has
       ? [h("ul", { class: "plain" }, known.texts.map((text) => h("li", {}, foreign(text)))), h("p", { class: "muted" }, "Written by ", foreign(oneLine(known.model, 60)), ". Dense search finds the tool by these texts too.")]
       : h("p", { class: "muted" }, "No texts of what people say when they need this tool."),
-    h("div", { class: "actions" }, edit, forget));
+    allowed.may("admin") && h("div", { class: "actions" }, edit, forget));
 }
 
 async function editTexts(before, tool, catalog, again) {
@@ -77,8 +78,13 @@ async function forgetTexts(tool, catalog, again) {
 
 /** How many tools of a catalog have texts, what they are worth, and the model that can write more. */
 export class CatalogTexts {
-  constructor(catalog, signal) {
-    Object.assign(this, { catalog, signal });
+  /**
+   * @param {string} catalog
+   * @param {boolean} mayWrite whether the key may let the model write
+   * @param {AbortSignal} signal
+   */
+  constructor(catalog, mayWrite, signal) {
+    Object.assign(this, { catalog, mayWrite, signal });
     this.element = h("div", { class: "catalog-texts" });
     this.measured = null;
   }
@@ -95,7 +101,7 @@ export class CatalogTexts {
 
   draw(progress = null) {
     const { tools, with_texts: written, model, mode } = this.state;
-    const canWrite = model && mode !== "off" && written < tools && !progress;
+    const canWrite = this.mayWrite && model && mode !== "off" && written < tools && !progress;
     if (tools === 0 || (written === 0 && !canWrite && !progress && !this.state.held)) return replace(this.element);
     replace(this.element, h("p", { class: "muted" },
       `${count(written)} of ${counted(tools, "tool")} with texts of what people say. `,

@@ -26,8 +26,8 @@ const MOST_TAGS = 40;
  * @param {HTMLElement} box
  * @param {string} catalog
  * @param {string} id
- * @param {{close: () => void, removed: (id: string) => void, decided: () => void, isOfServer: (id: string) => Promise<boolean>, signal: AbortSignal}} context
- *   `isOfServer` tells whether an MCP server brought a tool
+ * @param {{close: () => void, removed: (id: string) => void, decided: () => void, isOfServer: (id: string) => Promise<boolean>,
+ *   allowed: import("./permissions.js").Allowed, signal: AbortSignal}} context `isOfServer` tells whether an MCP server brought a tool
  */
 export async function showTool(box, catalog, id, context) {
   replace(box, skeleton(4, "short"));
@@ -35,12 +35,12 @@ export async function showTool(box, catalog, id, context) {
     // A tool that is blocked is in no catalog, so its change is looked for first.
     const isOfServer = await context.isOfServer(id);
     const change = isOfServer ? await changeOf(id, catalog, context.signal) : null;
-    const review = isOfServer && changeView(change, id, catalog, context.decided);
+    const review = isOfServer && changeView(change, id, catalog, isOwner(context) && context.decided);
     if (change?.blocked_by) return replace(box, blockedHead(id, context), review);
     const tool = await call(ofTool(catalog, id), { signal: context.signal });
     const [described, owned, twins] = [h("div", {}, serverDescription(tool)), h("div", {}), h("div", {})];
     replace(box, head(tool, catalog, context), review, body(tool, { described, owned, twins }, catalog, context));
-    await Promise.all([showOwnerWords(described, owned, tool, catalog, context.signal), showTwins(twins, tool, catalog, context.signal)]);
+    await Promise.all([showOwnerWords(described, owned, tool, catalog, context), showTwins(twins, tool, catalog, context.signal)]);
   } catch (error) {
     if (isAbort(error)) return;
     replace(box, closeButton(context), h("p", { class: "notice error", role: "alert" }, foreign(error.message)));
@@ -58,7 +58,7 @@ function closeButton(context) {
 }
 
 function head(tool, catalog, context) {
-  const remove = h("button", { type: "button", class: "quiet", onclick: () => removeTool(tool.id, catalog, context) }, "Remove");
+  const remove = isOwner(context) && h("button", { type: "button", class: "quiet", onclick: () => removeTool(tool.id, catalog, context) }, "Remove");
   const find = h("a", { class: "link", href: address("search", { c: catalog, q: oneLine(tool.name) }) }, "Search for it");
   return h("header", { class: "tool-head" },
     closeButton(context),
@@ -81,10 +81,13 @@ function body(tool, { described, owned, twins }, catalog, context) {
     json.length > SHOWN && h("p", { class: "muted" }, `The first ${count(SHOWN)}; all of them are copied.`));
   return h("div", { class: "tool-body" },
     described, owned,
-    h("h3", {}, "Arguments"), schemaForm(tool.inputSchema), tryIt(tool, catalog, context),
+    h("h3", {}, "Arguments"), schemaForm(tool.inputSchema), context.allowed.may("call") && tryIt(tool, catalog, context),
     tool.outputSchema && [h("h3", {}, "Result"), schemaForm(tool.outputSchema)],
-    toolTexts(tool, catalog, context.signal), twins, whole);
+    toolTexts(tool, catalog, context), twins, whole);
 }
+
+/** Whether the key may change the catalog: its tools, their words, and what was approved. */
+const isOwner = ({ allowed }) => allowed.may("admin");
 
 /** The form is made when it is opened. */
 function tryIt(tool, catalog, context) {

@@ -43,16 +43,31 @@ export function tryForm(tool, catalog, signal) {
     for (const button of buttons) button.disabled = false;
     form.removeAttribute("aria-busy");
   };
+  const calling = h("button", { class: "primary", hidden: true }, icon("send"), "Call");
+  const said = h("span", { class: "muted" });
+  sayWhether(calling, said, tool, catalog, signal);
   const form = h("form", { class: "try", novalidate: true, onsubmit: (event) => {
     event.preventDefault();
-    send({});
+    send(calling.hidden ? { dry_run: true } : {});
   } },
   inputs.element,
   h("div", { class: "approval-buttons" },
-    h("button", { class: "primary" }, icon("send"), "Call"),
+    calling,
     h("button", { type: "button", onclick: () => send({ dry_run: true }) }, "Dry run"),
-    h("span", { class: "muted" }, "The gate decides, as it does for an agent; the call is in the audit log.")));
+    said));
   return h("div", {}, form, failed, answer);
+}
+
+/** Offers to call the tool if this server can, and says what the gate decides. */
+async function sayWhether(calling, said, tool, catalog, signal) {
+  const dryRun = { tool: tool.id, arguments: {}, dry_run: true };
+  // An answer that does not come is no reason to offer less: the call itself says what is wrong.
+  const answer = await call(ofCatalog(catalog, "/calls"), { method: "POST", json: dryRun, signal }).catch(() => ({ callable: true }));
+  if (signal.aborted) return;
+  calling.hidden = !answer.callable;
+  said.textContent = answer.callable
+    ? "The gate decides, as it does for an agent; the call is in the audit log."
+    : "This server cannot call it: its MCP server is not connected, or it came from a file without an address. A dry run checks the arguments and shows what the gate decides.";
 }
 
 function complain(box, error) {
