@@ -296,7 +296,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let kept = KeptFigures::open(dir.path()).unwrap();
         kept.add(at(60), &requests(1)).unwrap();
-        let spoil = "UPDATE periods SET figures = '"?"' WHERE step = 'minute'";
+        let spoil = "UPDATE periods SET figures = '7' WHERE step = 'minute'";
         kept.connection.lock().execute(spoil, []).unwrap();
         assert_eq!(kept.read(Step::Minute, at(60)).unwrap(), []);
         kept.add(at(60), &requests(2)).unwrap();

@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
+use super::gauges::Gauges;
+use super::stats::ALL_STAGES;
 use crate::process::shutdown::Shutdown;
 use crate::request::error::{ApiError, ApiResult};
 use crate::request::threads::blocking;
-use super::gauges::Gauges;
-use super::stats::ALL_STAGES;
 use crate::served::tokens::{SavedTokens, Source, TokenSavings};
 use toolscout_base::telemetry::process;
 use toolscout_state::kept_figures::{Figures, KeptFigures, Step};
