@@ -49,7 +49,7 @@ export const home = {
       await server.until(async () => (await server.get("usage?since_days=1")).totals.searches === 2);
       for (const dark of [false, true]) {
         const page = await open(browser, server, { dark, hash: "#/home" });
-        await page.locator(".tiles div", { hasText: /^2\s*searches/u }).waitFor();
+        await page.locator(".tiles div", { hasText: /^searches\s*2$/u }).waitFor();
         await page.getByRole("img", { name: /^Searches by hour, 48 hours: at most 2, /u }).waitFor();
         await page.locator(".calls li", { hasText: "post/weigh" }).getByText("refused").waitFor();
         assert.deepEqual((await barriers(page)).serious, []);
