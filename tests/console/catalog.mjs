@@ -38,7 +38,8 @@ export const catalog = {
     assert.equal(await page.getByRole("button", { name: "Call", exact: true }).count(), 0);
     // Enter in a field does the same.
     for (const name of [/^owner/u, /^repo/u, /^title/u]) await page.locator(".try").getByLabel(name).fill("x");
-    await page.locator(".try").getByLabel(/^title/u).press("Enter");
+    await page.locator(".try").getByLabel(/^milestone/u).fill("1");
+    await page.locator(".try").getByLabel(/^milestone/u).press("Enter");
     await page.locator(".tried", { hasText: "nothing was called" }).waitFor();
     await close(page);
   },
