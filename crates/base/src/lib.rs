@@ -9,6 +9,7 @@ pub mod regular_file;
 pub mod sandbox;
 pub mod tls;
 pub mod known_models;
+pub mod tool_edit;
 pub mod config;
 pub mod clock;
 pub mod long_work;

@@ -6,11 +6,9 @@
 //! [`ToolEdits::call`] finds the server's name and fills in arguments, and [`ServerCall::view`] leaves
 //! out what the owner does not want of the result.
 
-mod schema;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 
 use rmcp::model::CallToolResult;
@@ -20,6 +18,7 @@ use toolscout_index::suggest::did_you_mean;
 use toolscout_index::{Searcher, Tool, ToolId};
 
 use toolscout_base::printable::{excerpt, is_hidden};
+use toolscout_base::tool_edit::{ToolEdit, schema};
 use toolscout_gate::tools::Arguments;
 
 /// The key of a tool's metadata that holds the owner's edit, and what it replaces.
@@ -32,90 +31,8 @@ const MAX_ASKED: usize = 16;
 const MAX_ASKED_BYTES: usize = 32 << 10;
 /// Longest name of a tool, as MCP specifies.
 const MAX_NAME_CHARS: usize = 128;
-/// Longest description, in bytes; a server's own may be as long.
-const MAX_DESCRIPTION_BYTES: usize = 16 << 10;
 /// Longest name in a message.
 const SHOWN_CHARS: usize = 100;
-
-/// What the owner changes of one tool. `Debug` shows no values of arguments, which may be secrets.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ToolEdit {
-    /// The name under which it is found and called.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// The name for people.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    /// What it does.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// It is neither found nor called.
-    #[serde(skip_serializing_if = "is_false")]
-    pub hide: bool,
-    /// Whether it is always in the tool lists of models; by default as the server asks for it.
-    #[serde(alias = "alwaysLoad", skip_serializing_if = "Option::is_none")]
-    pub pin: Option<bool>,
-    /// Arguments of every call. Models neither see nor change them.
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    pub arguments: Map<String, Value>,
-    /// Arguments of the calls that do not give them.
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    pub defaults: Map<String, Value>,
-    /// The fields of its results that clients get, as paths with dots; all of them if there are none.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub fields: Vec<String>,
-}
-
-fn is_false(value: &bool) -> bool {
-    !value
-}
-
-/// Adds the strings of a value that are secret: those in fields with such names. Of an object in such a
-/// field, which may also say what the secret is for, these are the strings with such names, and its only
-/// string.
-fn add_secrets<'a>(
-    value: &'a Value,
-    is_in_secret: bool,
-    is_secret: &impl Fn(&str) -> bool,
-    secrets: &mut Vec<&'a str>,
-) {
-    match value {
-        Value::String(text) if is_in_secret => secrets.push(text),
-        Value::Array(items) => {
-            for item in items {
-                add_secrets(item, is_in_secret, is_secret, secrets);
-            }
-        }
-        Value::Object(fields) => {
-            let strings = fields.values().filter(|value| value.is_string());
-            let has_one_string = strings.count() == 1;
-            for (name, value) in fields {
-                let may_be = match value {
-                    Value::String(_) => has_one_string,
-                    value => value.is_object(),
-                };
-                let is_named = is_secret(name);
-                let is_in_secret = is_named || is_in_secret && may_be;
-                add_secrets(value, is_in_secret, is_secret, secrets);
-            }
-        }
-        _ => {}
-    }
-}
-
-impl fmt::Debug for ToolEdit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let arguments: Vec<&String> = self.arguments.keys().collect();
-        f.debug_struct("ToolEdit")
-            .field("name", &self.name)
-            .field("hide", &self.hide)
-            .field("pin", &self.pin)
-            .field("arguments", &arguments)
-            .field("fields", &self.fields)
-            .finish_non_exhaustive()
-    }
-}
 
 /// What the owner changes of the tools of one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -230,9 +147,7 @@ impl ToolEdits {
     pub fn secrets(&self, is_secret: impl Fn(&str) -> bool) -> Vec<&str> {
         let mut secrets = Vec::new();
         for edit in self.by_tool.values() {
-            for (name, value) in edit.arguments.iter().chain(&edit.defaults) {
-                add_secrets(value, is_secret(name), &is_secret, &mut secrets);
-            }
+            secrets.extend(edit.secrets(&is_secret));
         }
         secrets
     }
@@ -321,7 +236,7 @@ impl ToolEdits {
             let tool = match edit {
                 Some(edit) => {
                     edited.warnings.extend(unknown_arguments(edit, &tool));
-                    edit.apply(tool)
+                    applied(edit, tool)
                 }
                 None => tool,
             };
@@ -362,13 +277,7 @@ impl ToolEdits {
         }
         let edit = self.by_tool.get(name);
         if let Some(edit) = edit {
-            for (argument, value) in &edit.defaults {
-                if !arguments.contains_key(argument) {
-                    arguments.insert(argument.clone(), value.clone());
-                }
-            }
-            // Whatever a model gives in their place.
-            arguments.extend(edit.arguments.clone());
+            edit.fill(&mut arguments);
         }
         Ok(ServerCall {
             name,
@@ -426,6 +335,11 @@ impl ServerCall<'_> {
 pub struct ResultView(Vec<String>);
 
 impl ResultView {
+    /// The part with these fields, as paths with dots.
+    pub fn of_fields(fields: Vec<String>) -> Self {
+        ResultView(fields)
+    }
+
     fn of_edit(edit: &ToolEdit) -> Option<Self> {
         (!edit.fields.is_empty()).then(|| ResultView(edit.fields.clone()))
     }
@@ -436,45 +350,43 @@ impl ResultView {
     }
 }
 
-impl ToolEdit {
-    /// The tool of the catalog, which holds what it replaces.
-    fn apply(&self, offered: Tool) -> Tool {
-        let mut replaced = Map::new();
-        let mut tool = offered.clone();
-        if let Some(name) = &self.name
-            && let Ok(id) = ToolId::new(offered.id.server(), name)
-            && id != offered.id
-        {
-            replaced.insert("name".into(), offered.id.name().into());
-            tool.id = id;
-        }
-        if let Some(title) = &self.title {
-            replaced.insert("title".into(), json!(offered.title));
-            tool.title = Some(title.clone());
-        }
-        if let Some(description) = &self.description {
-            replaced.insert("description".into(), offered.description.into());
-            tool.description.clone_from(description);
-        }
-        let changed = schema::edited(&offered.input_schema, &self.arguments, &self.defaults);
-        if let Some(changed) = changed {
-            replaced.insert("input_schema".into(), offered.input_schema.into());
-            tool.input_schema = changed;
-        }
-        // Clients check results by it, and a view may leave out what it requires.
-        if !self.fields.is_empty() && offered.output_schema.is_some() {
-            replaced.insert("output_schema".into(), json!(offered.output_schema));
-            tool.output_schema = None;
-        }
-        // The values may be secrets, and the catalog does not need them.
-        let mut edit = self.clone();
-        for value in edit.arguments.values_mut() {
-            *value = Value::Null;
-        }
-        tool.metadata
-            .insert(OWNER.into(), json!({ "edit": edit, "replaced": replaced }));
-        tool
+/// The tool of the catalog, which holds what it replaces.
+fn applied(edit: &ToolEdit, offered: Tool) -> Tool {
+    let mut replaced = Map::new();
+    let mut tool = offered.clone();
+    if let Some(name) = &edit.name
+        && let Ok(id) = ToolId::new(offered.id.server(), name)
+        && id != offered.id
+    {
+        replaced.insert("name".into(), offered.id.name().into());
+        tool.id = id;
     }
+    if let Some(title) = &edit.title {
+        replaced.insert("title".into(), json!(offered.title));
+        tool.title = Some(title.clone());
+    }
+    if let Some(description) = &edit.description {
+        replaced.insert("description".into(), offered.description.into());
+        tool.description.clone_from(description);
+    }
+    let changed = schema::edited(&offered.input_schema, &edit.arguments, &edit.defaults);
+    if let Some(changed) = changed {
+        replaced.insert("input_schema".into(), offered.input_schema.into());
+        tool.input_schema = changed;
+    }
+    // Clients check results by it, and a view may leave out what it requires.
+    if !edit.fields.is_empty() && offered.output_schema.is_some() {
+        replaced.insert("output_schema".into(), json!(offered.output_schema));
+        tool.output_schema = None;
+    }
+    // The values may be secrets, and the catalog does not need them.
+    let mut edit = edit.clone();
+    for value in edit.arguments.values_mut() {
+        *value = Value::Null;
+    }
+    tool.metadata
+        .insert(OWNER.into(), json!({ "edit": edit, "replaced": replaced }));
+    tool
 }
 
 /// The definition as its server sent it.
@@ -525,7 +437,7 @@ pub fn in_catalog(searcher: &Searcher, offered: &ToolId) -> Option<Arc<Tool>> {
 pub fn edited_like(offered: &Tool, in_catalog: Option<&Arc<Tool>>) -> Tool {
     let edit = in_catalog.and_then(|tool| tool.metadata.get(OWNER)?.get("edit"));
     match edit.and_then(|edit| ToolEdit::deserialize(edit).ok()) {
-        Some(edit) => edit.apply(offered.clone()),
+        Some(edit) => applied(&edit, offered.clone()),
         None => offered.clone(),
     }
 }
@@ -600,28 +512,7 @@ fn read_edit(name: &str, edit: Value) -> Result<ToolEdit, String> {
             return Err(format!("`tools.{name}{path}`: {}", error.inner()));
         }
     };
-    if let Some(description) = &edit.description
-        && description.len() > MAX_DESCRIPTION_BYTES
-    {
-        return Err(format!(
-            "`tools.{name}.description` has {} bytes, {MAX_DESCRIPTION_BYTES} are allowed",
-            description.len()
-        ));
-    }
-    if let Some(twice) = edit
-        .arguments
-        .keys()
-        .find(|key| edit.defaults.contains_key(*key))
-    {
-        return Err(format!(
-            "`tools.{name}`: {twice:?} is in `arguments` and in `defaults`; keep one"
-        ));
-    }
-    if let Some(field) = edit.fields.iter().find(|field| view::is_invalid(field)) {
-        return Err(format!(
-            "`tools.{name}.fields`: {field:?} is no path; write names of fields with dots between them, as in user.login"
-        ));
-    }
+    edit.check(&format!("tools.{name}"))?;
     Ok(edit)
 }
 

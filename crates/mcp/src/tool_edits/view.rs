@@ -1,17 +1,7 @@
 //! The fields of a result that the owner wants.
 
-use std::collections::BTreeMap;
-
 use rmcp::model::{CallToolResult, ContentBlock};
-use serde_json::Value;
-
-/// Longest path of a field.
-const MAX_PATH_BYTES: usize = 512;
-
-/// Whether this is no path of a field.
-pub fn is_invalid(path: &str) -> bool {
-    path.len() > MAX_PATH_BYTES || path.split('.').any(str::is_empty)
-}
+use toolscout_base::tool_edit::Fields;
 
 /// The result with these fields alone, in its structured content and in texts that are JSON. A value
 /// that has none of them stays whole, and so does a failure.
@@ -20,10 +10,8 @@ pub fn of(mut result: CallToolResult, paths: &[String]) -> CallToolResult {
         return result;
     }
     let fields = Fields::of(paths);
-    if let Some(structured) = &mut result.structured_content
-        && fields.has_any_of(structured)
-    {
-        fields.keep(structured);
+    if let Some(structured) = &mut result.structured_content {
+        fields.keep_in(structured);
     }
     for block in &mut result.content {
         if let ContentBlock::Text(text) = block
@@ -35,64 +23,9 @@ pub fn of(mut result: CallToolResult, paths: &[String]) -> CallToolResult {
     result
 }
 
-/// Fields by name, and which parts of them; all of a field that has none.
-#[derive(Default)]
-struct Fields(BTreeMap<String, Fields>);
-
-impl Fields {
-    fn of(paths: &[String]) -> Self {
-        let mut fields = Fields::default();
-        for path in paths {
-            let mut at = &mut fields;
-            for name in path.split('.') {
-                at = at.0.entry(name.to_owned()).or_default();
-            }
-        }
-        fields
-    }
-
-    /// Whether a value has one of the fields; a list, if an element of it has.
-    fn has_any_of(&self, value: &Value) -> bool {
-        match value {
-            Value::Object(object) => self.0.keys().any(|name| object.contains_key(name)),
-            Value::Array(items) => items.iter().any(|item| self.has_any_of(item)),
-            _ => false,
-        }
-    }
-
-    fn keep(&self, value: &mut Value) {
-        if self.0.is_empty() {
-            return;
-        }
-        match value {
-            Value::Object(object) => {
-                object.retain(|name, _| self.0.contains_key(name));
-                for (name, value) in object.iter_mut() {
-                    self.0[name].keep(value);
-                }
-            }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.keep(item)),
-            _ => {}
-        }
-    }
-
-    /// A text that is JSON with the fields alone.
-    fn kept_text(&self, text: &str) -> Option<String> {
-        if !text.trim_start().starts_with(['{', '[']) {
-            return None;
-        }
-        let mut value = serde_json::from_str(text).ok()?;
-        if !self.has_any_of(&value) {
-            return None;
-        }
-        self.keep(&mut value);
-        Some(value.to_string())
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -145,11 +78,5 @@ mod tests {
                 result["content"]
             );
         }
-    }
-
-    #[test]
-    fn a_path_has_no_empty_part() {
-        assert!(is_invalid("") && is_invalid("a.") && is_invalid(".a") && is_invalid("a..b"));
-        assert!(!is_invalid("a") && !is_invalid("a.b-c"));
     }
 }
