@@ -9,6 +9,7 @@
 //!    if it had the others too.
 
 mod external;
+mod instead;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
