@@ -220,6 +220,7 @@ impl Toolbox {
     pub fn pin(&mut self, tool: Arc<Tool>) {
         if let Some(position) = self.position(&tool.id) {
             self.loaded[position].pinned = true;
+            self.renew(position, tool);
             return;
         }
         let loaded = self.loaded_tool(tool, Use::default());
@@ -227,6 +228,18 @@ impl Toolbox {
             pinned: true,
             ..loaded
         });
+    }
+
+    /// Takes the present definition of a tool that is visible, which keeps its name.
+    fn renew(&mut self, position: usize, tool: Arc<Tool>) {
+        let count = self.count;
+        let loaded = &mut self.loaded[position];
+        let mut spec = model_names::spec(&tool);
+        spec.name.clone_from(&loaded.spec.name);
+        if spec != loaded.spec || tool.title != loaded.tool.title {
+            loaded.tokens = spec_tokens(&spec, count);
+            (loaded.spec, loaded.tool) = (spec, tool);
+        }
     }
 
     /// Begins a turn. Calls in earlier turns no longer protect a tool from eviction.
