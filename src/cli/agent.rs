@@ -131,7 +131,7 @@ impl Args {
     pub fn run(self, mut context: Context) -> Result<Outcome> {
         let profile = self.agent.policy.tool_profile(&context.settings)?;
         if let Some(catalog) = profile.as_ref().and_then(ToolProfile::catalog) {
-            context.use_catalog(catalog);
+            context.use_catalog(&catalog);
         }
         context.check_catalog()?;
         self.agent.llm.check()?;

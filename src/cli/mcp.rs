@@ -150,7 +150,7 @@ impl Args {
             None => {
                 let profile = self.policy.tool_profile(&context.settings)?;
                 if let Some(catalog) = profile.as_ref().and_then(ToolProfile::catalog) {
-                    context.use_catalog(catalog);
+                    context.use_catalog(&catalog);
                 }
                 let profile = narrowed(profile, self.read_only, &self.only);
                 let preset = self.policy.preset(&context.settings)?;

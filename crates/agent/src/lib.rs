@@ -201,7 +201,7 @@ impl Question {
             ..Caller::default()
         };
         if let Some(QuestionTools { profile, .. }) = &self.tools {
-            caller.classes = profile.classes().cloned();
+            caller.classes = profile.classes();
             caller.place = profile.place();
         }
         caller

@@ -60,7 +60,7 @@ impl TurnTools {
         pins.extend(self.shared.always_loaded());
         // The search below finds tools of the profile alone, also by the pins of the agent.
         if let Some(limited) = &self.limited {
-            pins.extend(limited.profile.pins().iter().cloned());
+            pins = limited.profile.pins(pins);
         }
         if !pins.is_empty() {
             let request = SearchRequest {
@@ -101,6 +101,7 @@ impl TurnTools {
         else {
             return true;
         };
+        // As the catalogs have them, without what the profile changes.
         match (other.tool(id), self.shared.search.tool(id)) {
             (Some(tool), Some(own)) => Definition::of(&tool) == Definition::of(&own),
             _ => false,
@@ -129,6 +130,13 @@ impl Directory for TurnTools {
             Some(own) => self.has(&own),
             None => self.is_connected(id),
         };
-        is_callable.then(|| self.shared.callable(id))?
+        let callable = is_callable.then(|| self.shared.callable(id))??;
+        match &self.limited {
+            // A precondition calls a tool that the profile leaves out as it is.
+            Some(limited) if self.search().tool(id).is_some() => {
+                Some(limited.profile.callable(id, callable))
+            }
+            _ => Some(callable),
+        }
     }
 }

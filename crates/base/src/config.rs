@@ -38,7 +38,7 @@ pub use enrich::{EnrichMode, EnrichSettings};
 pub use external::{
     ExternalAddress, ExternalIndex, ExternalMode, ExternalProduct, ExternalSettings, FieldMapping,
 };
-pub use profile::{ProfileClass, ProfileDetail, ProfileSettings};
+pub use profile::{ProfileClass, ProfileDetail, ProfileSettings, ProfileTools};
 pub use shadow::{RankerChange, SettingsChange, ShadowChanges, ShadowSettings, changed};
 pub use store::{DEFAULT_SCHEMA, StoreAddress, StoreReads, StoreServer, StoreSettings};
 pub use usage::UsageSettings;

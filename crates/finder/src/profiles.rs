@@ -1,53 +1,88 @@
-//! Profiles of the settings: a part of a catalog that is all a client can see, find and call.
+//! Profiles of the settings: a part of a catalog that is all a client can see, find and call, with what the
+//! owner changes of its tools.
 
-use std::collections::BTreeSet;
+mod edits;
+mod search;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
-use toolscout_index::query::{DEFAULT_K, MAX_K};
-use toolscout_index::{Kind, Tool, ToolId, Version};
+use parking_lot::RwLock;
+use toolscout_index::suggest::did_you_mean;
+use toolscout_index::{Tool, ToolId};
 
-use crate::finder::ToolSearch;
-use crate::finder::search::{Found, SearchRequest, UsedTool};
 use toolscout_base::config::{ProfileClass, ProfileDetail, ProfileSettings};
-use toolscout_base::cpu_pool::CpuPool;
+use toolscout_base::known_secrets;
+use toolscout_base::tool_edit::{ToolEdit, schema};
 use toolscout_gate::gate::pattern::Folded;
-use toolscout_gate::gate::{Class, Gate, Pattern, Policies};
+use toolscout_gate::gate::{Class, Pattern, Policies, redact};
 use toolscout_gate::usage::Place;
 
-/// How many times the wanted hits are asked for where tools outside the profile may be among them.
-const UNLISTED_FACTOR: usize = 8;
+pub use search::ProfiledSearch;
 
-/// A part of a catalog.
+/// A part of a catalog, with what its owner changes of the tools.
 ///
 /// What lets tools in has to match letter by letter; `exclude` keeps out names that look the same
-/// too.
-#[derive(Clone, Debug, PartialEq)]
+/// too. Clones share their rules: if another version of the profile comes into use, all of them follow.
+#[derive(Clone, Debug)]
 pub struct ToolProfile {
     name: String,
+    rules: Arc<RwLock<Arc<Rules>>>,
+    /// Whether it has no tools but those that only read, whatever its rules say.
+    only_reads: bool,
+    /// Patterns of ids, one of which a tool has to fit besides.
+    within: Option<Vec<Pattern>>,
+}
+
+/// What the settings of a profile say.
+#[derive(Debug)]
+struct Rules {
     settings: ProfileSettings,
     servers: Option<Vec<Pattern>>,
     tags: Option<Vec<Pattern>>,
     tools: Option<Vec<Pattern>>,
     exclude: Vec<Pattern>,
     classes: Option<BTreeSet<Class>>,
-    /// Patterns of ids, one of which a tool has to fit besides.
-    within: Option<Vec<Pattern>>,
+    /// By the ids of tools.
+    edits: BTreeMap<String, Arc<ToolEdit>>,
+    /// Differs from that of all other rules of this process.
+    revision: u64,
+}
+
+impl Rules {
+    fn of(settings: &ProfileSettings) -> Self {
+        static REVISIONS: AtomicU64 = AtomicU64::new(0);
+        let mut edits = BTreeMap::new();
+        let tools = settings.tools.as_ref();
+        for (id, edit) in tools.map(|tools| &tools.edits).into_iter().flatten() {
+            for secret in edit.secrets(&redact::names_secret) {
+                // A server may repeat it in an answer.
+                known_secrets::add(secret);
+            }
+            edits.insert(id.clone(), Arc::new(edit.clone()));
+        }
+        Rules {
+            servers: settings.servers.as_deref().map(patterns),
+            tags: settings.tags.as_deref().map(patterns),
+            tools: tools.map(|tools| patterns(&tools.patterns)),
+            exclude: patterns(settings.exclude.as_deref().unwrap_or_default()),
+            classes: settings.classes.as_deref().map(classes_of),
+            edits,
+            settings: settings.clone(),
+            revision: REVISIONS.fetch_add(1, Ordering::Relaxed),
+        }
+    }
 }
 
 impl ToolProfile {
     /// The profile that these settings describe.
     pub fn new(name: &str, settings: &ProfileSettings) -> Self {
-        let classes = settings.classes.as_deref().map(classes_of);
         ToolProfile {
             name: name.to_owned(),
-            servers: settings.servers.as_deref().map(patterns),
-            tags: settings.tags.as_deref().map(patterns),
-            tools: settings.tools.as_deref().map(patterns),
-            exclude: patterns(settings.exclude.as_deref().unwrap_or_default()),
-            classes,
+            rules: Arc::new(RwLock::new(Arc::new(Rules::of(settings)))),
+            only_reads: false,
             within: None,
-            settings: settings.clone(),
         }
     }
 
@@ -56,13 +91,28 @@ impl ToolProfile {
         ToolProfile::new("", &ProfileSettings::default())
     }
 
+    /// Takes these settings into use, for all clones. Its catalog stays the one it began with.
+    pub fn replace(&self, settings: &ProfileSettings) {
+        *self.rules.write() = Arc::new(Rules::of(settings));
+    }
+
+    fn rules(&self) -> Arc<Rules> {
+        Arc::clone(&self.rules.read())
+    }
+
+    /// Changes whenever other settings come into use.
+    pub fn revision(&self) -> u64 {
+        self.rules.read().revision
+    }
+
+    /// The settings in use.
+    pub fn settings(&self) -> ProfileSettings {
+        self.rules().settings.clone()
+    }
+
     /// The part of it that only reads.
     pub fn reading(mut self) -> Self {
-        match &mut self.classes {
-            // None may be left, and then no tool is in the profile.
-            Some(classes) => classes.retain(|class| *class == Class::ReadOnly),
-            None => self.classes = Some(BTreeSet::from([Class::ReadOnly])),
-        }
+        self.only_reads = true;
         self
     }
 
@@ -78,88 +128,109 @@ impl ToolProfile {
     }
 
     /// Its catalog, if it names one.
-    pub fn catalog(&self) -> Option<&str> {
-        self.settings.catalog.as_deref()
+    pub fn catalog(&self) -> Option<String> {
+        self.rules().settings.catalog.clone()
     }
 
     /// Through what its tools are used, for the record of use.
     pub fn place(&self) -> Place {
         Place {
-            catalog: self.settings.catalog.clone(),
+            catalog: self.catalog(),
             // One without a name is not of the settings.
             profile: (!self.name.is_empty()).then(|| self.name.clone()),
         }
     }
 
-    /// Tools that are always in the list of a client, by id.
-    pub fn pins(&self) -> &[String] {
-        &self.settings.pins
+    /// The ids of the tools that are always in the list of a client: those of the profile, and of these
+    /// others the ones that it does not take out.
+    pub fn pins(&self, others: impl IntoIterator<Item = String>) -> Vec<String> {
+        let rules = self.rules();
+        let setting = |id: &str| rules.edits.get(id).and_then(|edit| edit.pin);
+        let mut pins = rules.settings.pins.clone();
+        for id in rules.edits.keys() {
+            if setting(id) == Some(true) {
+                pins.push(id.clone());
+            }
+        }
+        pins.extend(others.into_iter().filter(|id| setting(id) != Some(false)));
+        pins
     }
 
     /// How much of each found tool is shown, if it says so.
     pub fn detail(&self) -> Option<ProfileDetail> {
-        self.settings.detail
+        self.rules.read().settings.detail
+    }
+
+    /// Most hits of a search that names no limit, if it says so.
+    pub fn limit(&self) -> Option<usize> {
+        self.rules.read().settings.limit
     }
 
     /// The classes of tools that may be called; `None` for all.
-    pub fn classes(&self) -> Option<&BTreeSet<Class>> {
-        self.classes.as_ref()
+    pub fn classes(&self) -> Option<BTreeSet<Class>> {
+        let mut classes = self.rules().classes.clone();
+        if self.only_reads {
+            // None may be left, and then no tool is in the profile.
+            match &mut classes {
+                Some(classes) => classes.retain(|class| *class == Class::ReadOnly),
+                None => classes = Some(BTreeSet::from([Class::ReadOnly])),
+            }
+        }
+        classes
     }
 
     /// Whether a tool of this class is in it.
     pub fn has(&self, tool: &Tool, class: Class) -> bool {
-        if let Some(classes) = &self.classes
+        let rules = self.rules();
+        if self.only_reads && class != Class::ReadOnly {
+            return false;
+        }
+        if let Some(classes) = &rules.classes
             && !classes.contains(&class)
         {
             return false;
         }
-        if let Some(tags) = &self.tags
+        if let Some(tags) = &rules.tags
             && !tool.tags.iter().any(|tag| any_matches(tags, tag))
         {
             return false;
         }
-        self.has_id(&tool.id)
+        self.has_id(&rules, &tool.id)
     }
 
     /// Whether it names a tool by its id, so that tools of no catalog are in it too.
     pub fn names(&self, tool: &Tool, class: Class) -> bool {
-        self.tools.is_some() && self.has(tool, class)
+        self.rules().tools.is_some() && self.has(tool, class)
     }
 
     /// Whether a tool of which nothing but the id is known is certainly in it.
     pub fn certainly_has(&self, id: &ToolId) -> bool {
-        self.tags.is_none() && self.classes.is_none() && self.has_id(id)
+        let rules = self.rules();
+        let needs_more = rules.tags.is_some() || rules.classes.is_some() || self.only_reads;
+        !needs_more && self.has_id(&rules, id)
     }
 
     /// Whether its clients may know of this server, whose tools are not known.
     pub fn may_have_server(&self, server: &str) -> bool {
-        match &self.servers {
+        let rules = self.rules();
+        match &rules.servers {
             Some(patterns) => any_matches(patterns, server),
-            None => self.tools.is_none() && self.within.is_none(),
+            None => rules.tools.is_none() && self.within.is_none(),
         }
     }
 
-    fn has_id(&self, id: &ToolId) -> bool {
-        fits(&self.servers, id.server())
-            && fits(&self.tools, id.as_str())
+    fn has_id(&self, rules: &Rules, id: &ToolId) -> bool {
+        fits(&rules.servers, id.server())
+            && fits(&rules.tools, id.as_str())
             && fits(&self.within, id.as_str())
-            && !self.excludes(id)
-    }
-
-    fn excludes(&self, id: &ToolId) -> bool {
-        if self.exclude.is_empty() {
-            return false;
-        }
-        // Folded once for all patterns, since this costs more than a comparison.
-        let folded = Folded::of(id.as_str());
-        let mut patterns = self.exclude.iter();
-        patterns.any(|pattern| pattern.resembles(&folded))
+            && !rules.excludes(id)
     }
 
     /// What it names that these tools do not have, or not in the profile, each with the place and the
     /// next step.
     pub fn mistakes(&self, tools: &[Arc<Tool>], policies: &Policies) -> Vec<String> {
-        let mut open = self.named();
+        let rules = self.rules();
+        let mut open = self.named(&rules);
         for tool in tools {
             open.retain(|named| !named.fits(tool));
             if open.is_empty() {
@@ -170,12 +241,17 @@ impl ToolProfile {
         for tool in tools {
             let id = tool.id.as_str();
             // Pins are few, so this is tested before the class, which takes policies to find out.
-            if self.pins().iter().any(|pin| pin == id) && !self.has(tool, policies.class(tool)) {
+            if rules.settings.pins.iter().any(|pin| pin == id)
+                && !self.has(tool, policies.class(tool))
+            {
                 mistakes.push(format!(
                     "profiles.{}.pins has {id:?}, which the rest of the profile leaves out, so it is not shown; \
                      correct either of them in the settings",
                     self.name
                 ));
+            }
+            if let Some(edit) = rules.edits.get(id) {
+                mistakes.extend(self.unknown_arguments(edit, tool));
             }
         }
         mistakes
@@ -195,13 +271,33 @@ impl ToolProfile {
         )
     }
 
-    fn named(&self) -> Vec<Named> {
+    fn unknown_arguments(&self, edit: &ToolEdit, tool: &Tool) -> Vec<String> {
+        let known = schema::properties(&tool.input_schema);
+        let mut mistakes = Vec::new();
+        for argument in edit.arguments.keys().chain(edit.defaults.keys()) {
+            if known.contains(argument.as_str()) {
+                continue;
+            }
+            let hint = match did_you_mean(argument, known.iter().copied()) {
+                Some(similar) => format!("; {similar}"),
+                None => String::new(),
+            };
+            mistakes.push(format!(
+                "profiles.{}.tools.{:?} sets the argument {argument:?}, which the tool does not have{hint}",
+                self.name,
+                tool.id.as_str()
+            ));
+        }
+        mistakes
+    }
+
+    fn named(&self, rules: &Rules) -> Vec<Named> {
         let lists = [
-            ("servers", self.servers.clone().unwrap_or_default()),
-            ("tags", self.tags.clone().unwrap_or_default()),
-            ("tools", self.tools.clone().unwrap_or_default()),
-            ("exclude", self.exclude.clone()),
-            ("pins", patterns(self.pins())),
+            ("servers", rules.servers.clone().unwrap_or_default()),
+            ("tags", rules.tags.clone().unwrap_or_default()),
+            ("tools", rules.tools.clone().unwrap_or_default()),
+            ("exclude", rules.exclude.clone()),
+            ("pins", patterns(&rules.settings.pins)),
             ("only", self.within.clone().unwrap_or_default()),
         ];
         let mut named = Vec::new();
@@ -211,6 +307,21 @@ impl ToolProfile {
             }
         }
         named
+    }
+}
+
+impl Rules {
+    fn excludes(&self, id: &ToolId) -> bool {
+        if self.edits.get(id.as_str()).is_some_and(|edit| edit.hide) {
+            return true;
+        }
+        if self.exclude.is_empty() {
+            return false;
+        }
+        // Folded once for all patterns, since this costs more than a comparison.
+        let folded = Folded::of(id.as_str());
+        let mut patterns = self.exclude.iter();
+        patterns.any(|pattern| pattern.resembles(&folded))
     }
 }
 
@@ -260,196 +371,14 @@ fn class(class: ProfileClass) -> Class {
     }
 }
 
-/// What a catalog has of a profile.
-#[derive(Clone)]
-struct Known {
-    /// The ids of items of all kinds.
-    ids: Arc<BTreeSet<String>>,
-    /// Number of tools.
-    tools: usize,
-}
-
-/// A search of the tools of a profile alone. A tool outside is as if it did not exist: neither hits
-/// nor suggested names nor counts tell of it.
-pub struct ProfiledSearch {
-    catalog: Arc<dyn ToolSearch>,
-    profile: Arc<ToolProfile>,
-    /// Knows the classes of tools.
-    gate: Arc<Gate>,
-    known: Mutex<Option<(Version, Known)>>,
-}
-
-impl ProfiledSearch {
-    /// The tools of a catalog that are in this profile, by the classes of this gate.
-    pub fn new(catalog: Arc<dyn ToolSearch>, profile: Arc<ToolProfile>, gate: Arc<Gate>) -> Self {
-        ProfiledSearch {
-            catalog,
-            profile,
-            gate,
-            known: Mutex::default(),
-        }
-    }
-
-    fn has(&self, tool: &Tool) -> bool {
-        let may_be_read = match tool.kind {
-            // Its clients read those of whole servers only, so nothing else is found.
-            Kind::Prompt | Kind::Resource => self.profile.may_have_server(tool.id.server()),
-            Kind::Tool | Kind::Skill | Kind::Agent => true,
-        };
-        may_be_read && self.profile.has(tool, self.gate.policies().class(tool))
-    }
-
-    /// What it has, computed anew when the catalog has changed.
-    fn known(&self) -> Known {
-        // Read before the tools: if they change in between, the next call sees another version and
-        // reads them again.
-        let version = self.catalog.version();
-        let mut cached = self.known.lock();
-        if let Some((of, known)) = &*cached
-            && *of == version
-        {
-            return known.clone();
-        }
-        let items = self.items();
-        let known = Known {
-            tools: items.iter().filter(|item| item.kind.is_tool()).count(),
-            ids: Arc::new(items.iter().map(|item| item.id.to_string()).collect()),
-        };
-        *cached = Some((version, known.clone()));
-        known
-    }
-
-    /// Searches a catalog of which not all tools are known here: more hits are asked for than are
-    /// wanted, and those outside the profile are left out.
-    fn search_unlisted(&self, request: &SearchRequest) -> Found {
-        let mut request = request.clone();
-        let wanted = request
-            .limit
-            .or(self.profile.settings.limit)
-            .unwrap_or(DEFAULT_K);
-        request.limit = Some((wanted * UNLISTED_FACTOR).clamp(1, MAX_K));
-        let settings = &self.profile.settings;
-        // What the filter can say, the catalog leaves out itself, so that fewer hits are lost here.
-        // A filter has names only, no patterns.
-        for (filter, names) in [
-            (&mut request.filter.servers, &settings.servers),
-            (&mut request.filter.tags, &settings.tags),
-        ] {
-            if filter.is_empty() && are_exact(names) {
-                filter.extend(names.iter().flatten().cloned());
-            }
-        }
-        let mut found = self.catalog.search(&request);
-        found.hits.retain(|hit| self.has(&hit.tool));
-        found.items.retain(|found| self.has(&found.item));
-        found.items.truncate(wanted);
-        // Hits beyond the wanted ones come before the further tools, since they are better.
-        let after = found.hits.split_off(wanted.min(found.hits.len()));
-        let after = after.into_iter().map(|hit| hit.tool);
-        found.more.retain(|tool| self.has(tool));
-        found.more.splice(..0, after);
-        found.more.truncate(request.more);
-        if let Some(no_match) = &mut found.no_match {
-            no_match.nearest.retain(|id| self.tool(id).is_some());
-        }
-        found
-    }
-}
-
-/// Whether names are names, and no patterns.
-fn are_exact(names: &Option<Vec<String>>) -> bool {
-    names.iter().flatten().all(|name| !name.contains('*'))
-}
-
-impl ToolSearch for ProfiledSearch {
-    fn search(&self, request: &SearchRequest) -> Found {
-        if !self.catalog.lists_tools() {
-            return self.search_unlisted(request);
-        }
-        let ids = self.known().ids;
-        let mut request = request.clone();
-        if request.filter.ids.is_empty() {
-            request.filter.ids = Arc::clone(&ids);
-        } else {
-            Arc::make_mut(&mut request.filter.ids).retain(|id| ids.contains(id));
-        }
-        // An empty filter would let every tool in.
-        if request.filter.ids.is_empty() {
-            return Found::nothing("there are no tools here");
-        }
-        request.limit = request.limit.or(self.profile.settings.limit);
-        let mut found = self.catalog.search(&request);
-        // The catalog may have changed since the ids were read.
-        found.hits.retain(|hit| self.has(&hit.tool));
-        found.items.retain(|found| self.has(&found.item));
-        found.more.retain(|tool| self.has(tool));
-        if let Some(no_match) = &mut found.no_match {
-            no_match.nearest.retain(|id| ids.contains(id.as_str()));
-        }
-        found
-    }
-
-    fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
-        self.catalog.tool(id).filter(|tool| self.has(tool))
-    }
-
-    fn item(&self, id: &ToolId) -> Option<Arc<Tool>> {
-        self.catalog.item(id).filter(|item| self.has(item))
-    }
-
-    fn items(&self) -> Vec<Arc<Tool>> {
-        let mut items = self.catalog.items();
-        items.retain(|item| self.has(item));
-        items
-    }
-
-    fn tools(&self) -> Vec<Arc<Tool>> {
-        let mut tools = self.catalog.tools();
-        tools.retain(|tool| self.has(tool));
-        tools
-    }
-
-    fn ids(&self) -> Vec<ToolId> {
-        let known = self.known();
-        let mut ids = self.catalog.ids();
-        ids.retain(|id| known.ids.contains(id.as_str()));
-        ids
-    }
-
-    fn lists_tools(&self) -> bool {
-        self.catalog.lists_tools()
-    }
-
-    fn cpu_pool(&self) -> Option<CpuPool> {
-        self.catalog.cpu_pool()
-    }
-
-    fn count(&self) -> usize {
-        match self.lists_tools() {
-            true => self.known().tools,
-            // Those of the profile are among them.
-            false => self.catalog.count(),
-        }
-    }
-
-    fn version(&self) -> Version {
-        self.catalog.version()
-    }
-
-    fn learns(&self) -> bool {
-        self.catalog.learns()
-    }
-
-    fn used(&self, used_tool: &UsedTool) {
-        self.catalog.used(used_tool);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::finder::ToolSearch;
     use crate::finder::search::doubles::ListedTools;
-    use toolscout_gate::gate::Policies;
+    use crate::finder::search::{Found, SearchRequest};
+    use toolscout_gate::gate::{Gate, Policies};
+    use toolscout_index::Version;
 
     fn profile(text: &str) -> ToolProfile {
         ToolProfile::new("team", &toml::from_str(text).unwrap())

@@ -6,6 +6,7 @@ pub mod attribute;
 pub mod builtin;
 pub mod call_times;
 pub mod compact;
+pub mod edited;
 pub mod execute;
 pub mod json;
 pub mod long_results;

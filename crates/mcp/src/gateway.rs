@@ -182,13 +182,14 @@ impl GatewayState {
 
     /// Whether the servers' tools are called under this definition: anyone who may write another
     /// catalog could describe one of them as harmless.
-    fn is_connected(&self, tool: &Tool) -> bool {
+    fn is_connected(&self, id: &ToolId) -> bool {
         let Some(connected) = &self.connected else {
             return true;
         };
-        match connected.tool(&tool.id) {
-            Some(own) => Definition::of(&own) == Definition::of(tool),
-            None => false,
+        // As the catalogs have them, without what the profile changes.
+        match (connected.tool(id), self.catalog.tool(id)) {
+            (Some(own), Some(tool)) => Definition::of(&own) == Definition::of(&tool),
+            _ => false,
         }
     }
 
@@ -202,15 +203,23 @@ impl GatewayState {
     }
 
     fn may_have_pins(&self) -> bool {
-        let has_pins = !self.config.pins.is_empty() || !self.pool.always_loaded().is_empty();
-        has_pins || self.pool.awaits_pins()
+        !self.pins().is_empty() || self.pool.awaits_pins()
+    }
+
+    /// Ids of pinned tools, or names as shown to models.
+    fn pins(&self) -> Vec<String> {
+        let mut pins = self.config.pins.clone();
+        let always_loaded = self.pool.always_loaded();
+        pins.extend(always_loaded.iter().map(ToString::to_string));
+        match &self.profile {
+            Some(profile) => profile.pins(pins),
+            None => pins,
+        }
     }
 
     /// The pinned tools that the catalog has now. Blocks.
     fn pinned(&self) -> Vec<Arc<Tool>> {
-        let mut pins = self.config.pins.clone();
-        let always_loaded = self.pool.always_loaded();
-        pins.extend(always_loaded.iter().map(ToString::to_string));
+        let pins = self.pins();
         if pins.is_empty() {
             return Vec::new();
         }

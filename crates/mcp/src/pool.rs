@@ -38,7 +38,7 @@ use toolscout_gate::tools::{AbsentServer, Arguments, Callable, Toolset};
 use upstream_tool::{UpstreamTool, finished};
 
 pub use subscriptions::Subscription;
-pub use upstream_tool::ServerAnswer;
+pub use upstream_tool::{ServerAnswer, viewed};
 
 /// The configuration of a pool.
 #[derive(Clone, Debug, Default)]

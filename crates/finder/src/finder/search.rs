@@ -9,7 +9,7 @@ use toolscout_base::cpu_pool::{CpuPool, PoolError};
 use toolscout_gate::tools::AbsentServer;
 use toolscout_index::Version;
 use toolscout_index::memory::Source;
-use toolscout_index::{CompanionOf, Filter, Match, Query, Tool, ToolId};
+use toolscout_index::{CompanionOf, Filter, Match, Query, Searcher, Tool, ToolId};
 
 use crate::finder::model_names;
 
@@ -52,6 +52,11 @@ pub trait ToolSearch: Send + Sync {
     /// False where `tools` has none of them, since they are kept in a store.
     fn lists_tools(&self) -> bool {
         true
+    }
+
+    /// The newest snapshot, if there is one and it has all tools.
+    fn indexed(&self) -> Option<Arc<Searcher>> {
+        None
     }
 
     /// The threads that searches run on, if they are bounded.

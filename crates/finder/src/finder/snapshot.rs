@@ -133,6 +133,10 @@ impl<S: SnapshotSource> ToolSearch for S {
         self.has_tools()
     }
 
+    fn indexed(&self) -> Option<Arc<Searcher>> {
+        self.has_tools().then(|| self.snapshot())
+    }
+
     fn cpu_pool(&self) -> Option<CpuPool> {
         SnapshotSource::cpu_pool(self)
     }

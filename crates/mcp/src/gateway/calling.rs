@@ -21,7 +21,8 @@ use super::progress::{finish, start_forwarding_progress};
 use super::tool_list::meta_of;
 use super::{NAME_CHARS, Session, failed, kept_results, offers, resolve, search_answer};
 use crate::connection::{CallContext, CallError, Input, Progress};
-use crate::pool::ServerAnswer;
+use crate::pool::{ServerAnswer, viewed};
+use crate::tool_edits::ResultView;
 use toolscout_base::config::ResultFormat;
 use toolscout_base::printable::excerpt;
 use toolscout_finder::finder::trail;
@@ -109,7 +110,7 @@ impl Session {
             return Ok(question.into());
         }
         let result = match answer {
-            Some(answer) => self.shown(answer, &tool.id, has_input)?,
+            Some(answer) => self.shown(answer, &tool.id, has_input).await?,
             None => self.describe_refusal(outcome, &tool),
         };
         Ok(with_tool_id(result, &tool.id).into())
@@ -153,17 +154,20 @@ impl Session {
     }
 
     /// What a client gets of a server's answer.
-    fn shown(
+    async fn shown(
         &self,
         answer: ServerAnswer,
         tool: &ToolId,
         has_input: bool,
     ) -> Result<CallToolResult, ErrorData> {
         match answer {
-            Ok(result) => {
-                self.shared.links.note(tool.server(), &result);
-                Ok(result)
-            }
+            Ok(result) => match self.part_for_profile(tool, result).await {
+                Ok(result) => {
+                    self.shared.links.note(tool.server(), &result);
+                    Ok(result)
+                }
+                Err(error) => Ok(failed(&error.to_string())),
+            },
             // Also what is wrong with an answer to a question, which the model has not given.
             Err(ref error @ CallError::Refused { code, .. })
                 if has_input || ERRORS_FOR_CLIENTS.contains(&code) =>
@@ -172,6 +176,15 @@ impl Session {
             }
             // As a result, so that the model reads it.
             Err(error) => Ok(failed(&error.to_string())),
+        }
+    }
+
+    /// The part of a result that the profile wants.
+    async fn part_for_profile(&self, id: &ToolId, result: CallToolResult) -> ServerAnswer {
+        let profile = self.shared.profile.as_ref();
+        match profile.and_then(|profile| profile.result_fields(id)) {
+            Some(fields) => viewed(ResultView::of_fields(fields), result).await,
+            None => Ok(result),
         }
     }
 

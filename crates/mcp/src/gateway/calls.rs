@@ -91,18 +91,25 @@ impl Directory for CallDirectory<'_> {
 
     fn callable(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
         let is_callable = match self.tool(id) {
-            Some(tool) => self.shared.is_connected(&tool),
+            Some(tool) => self.shared.is_connected(&tool.id),
             // It has left the profile. Without one, its server says whether there still is such a tool.
             None => self.shared.profile.is_none(),
         };
         if !is_callable {
             return None;
         }
-        if *id == self.id && self.called.is_some() {
-            return self.called.clone();
+        let own = match *id == self.id {
+            true => self.called.clone(),
+            false => None,
+        };
+        let of_pool = || self.shared.pool.find(id);
+        let of_toolset = || self.shared.toolset.as_ref()?.find(id);
+        let callable = own.or_else(of_pool).or_else(of_toolset)?;
+        match &self.shared.profile {
+            // A precondition calls a tool as the catalog has it.
+            Some(profile) if *id == self.id => Some(profile.callable(id, callable)),
+            _ => Some(callable),
         }
-        let of_pool = self.shared.pool.find(id);
-        of_pool.or_else(|| self.shared.toolset.as_ref()?.find(id))
     }
 }
 

@@ -68,7 +68,6 @@ impl Default for GatewayConfig {
 
 impl GatewayConfig {
     pub(super) fn with_profile(mut self, profile: &ToolProfile) -> Self {
-        self.pins.extend(profile.pins().iter().cloned());
         self.detail = match profile.detail() {
             Some(ProfileDetail::Signature) => Detail::Signature,
             Some(ProfileDetail::Schema) => Detail::Schema,

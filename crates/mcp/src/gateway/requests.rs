@@ -27,7 +27,7 @@ impl Session {
             conversation: session_id(context).unwrap_or(&self.id).to_owned(),
             client,
             only_reads: !may_change,
-            classes: profile.and_then(ToolProfile::classes).cloned(),
+            classes: profile.and_then(ToolProfile::classes),
             place: profile.map(ToolProfile::place).unwrap_or_default(),
         }
     }

@@ -89,6 +89,14 @@ pub(super) async fn finished(
     }
 }
 
+/// The part of a result that a view leaves.
+///
+/// # Errors
+/// [`CallError::Refused`] if reading the result panicked.
+pub async fn viewed(view: ResultView, result: CallToolResult) -> ServerAnswer {
+    finished(Some(view), &Masking::default(), result).await
+}
+
 /// The answer as data for a model.
 fn data_of(answer: &ServerAnswer) -> Result<Value, ToolFailure> {
     let result = match answer {

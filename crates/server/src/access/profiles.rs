@@ -55,7 +55,8 @@ impl Profiles {
         let mut by_name = BTreeMap::new();
         for profile in profiles {
             let name = profile.name().to_owned();
-            let catalog_name = profile.catalog().unwrap_or(default_catalog).to_owned();
+            let catalog_name = profile.catalog();
+            let catalog_name = catalog_name.unwrap_or_else(|| default_catalog.to_owned());
             let served = ServedProfile {
                 profile: Arc::new(profile),
                 catalog_name,

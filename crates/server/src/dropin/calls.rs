@@ -13,9 +13,9 @@ use crate::request::error::ApiResult;
 use crate::served::OpenCatalog;
 use toolscout_dropin::{CalledTool, DropIn, ToolCaller};
 use toolscout_gate::gate::{
-    Answer, ApprovalRequest, Approver, Call, Caller, Directory as _, GateContext,
+    Answer, ApprovalRequest, Approver, Call, Caller, Directory, GateContext,
 };
-use toolscout_gate::tools::{Arguments, ErrorCode, ToolResult};
+use toolscout_gate::tools::{Arguments, Callable, ErrorCode, ToolResult};
 use toolscout_gate::usage::Place;
 use toolscout_mcp::Pool;
 use toolscout_state::keys::Scope;
@@ -44,7 +44,7 @@ pub fn caller(
     };
     let caller = Caller {
         place,
-        classes: profile.and_then(|open| open.profile.classes().cloned()),
+        classes: profile.and_then(|open| open.profile.classes()),
         who: grant.sender(),
         conversation: Uuid::now_v7().to_string(),
         // The same rule as for clients of the MCP gateway.
@@ -53,7 +53,10 @@ pub fn caller(
     };
     Ok(Some(Arc::new(GatedCaller {
         pool: calls.default_catalog.pool_of(&catalog).cloned(),
-        directory: calls.directory_of(catalog),
+        directory: ProfileDirectory {
+            whole: calls.directory_of(catalog),
+            profile: profile.cloned(),
+        },
         calls: Arc::clone(calls),
         caller,
     })))
@@ -63,8 +66,32 @@ struct GatedCaller {
     calls: Arc<ToolCalls>,
     /// The MCP servers of the catalog.
     pool: Option<Pool>,
-    directory: TrialDirectory,
+    directory: ProfileDirectory,
     caller: Caller,
+}
+
+/// The tools of a catalog, those of the profile as it changes them.
+struct ProfileDirectory {
+    whole: TrialDirectory,
+    profile: Option<OpenProfile>,
+}
+
+impl Directory for ProfileDirectory {
+    fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
+        let of_profile = self.profile.as_ref().and_then(|open| open.search.tool(id));
+        // A precondition may call what a profile leaves out.
+        of_profile.or_else(|| self.whole.tool(id))
+    }
+
+    fn callable(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
+        let callable = self.whole.callable(id)?;
+        match &self.profile {
+            Some(open) if open.search.tool(id).is_some() => {
+                Some(open.profile.callable(id, callable))
+            }
+            _ => Some(callable),
+        }
+    }
 }
 
 #[async_trait]

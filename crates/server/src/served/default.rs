@@ -97,6 +97,10 @@ impl ToolSearch for DefaultSearch {
         self.get(ToolSearch::lists_tools).unwrap_or(true)
     }
 
+    fn indexed(&self) -> Option<Arc<Searcher>> {
+        self.get(ToolSearch::indexed).flatten()
+    }
+
     fn cpu_pool(&self) -> Option<CpuPool> {
         self.get(ToolSearch::cpu_pool).flatten()
     }

@@ -185,6 +185,10 @@ impl<S: ServedSearch> ToolSearch for CountedSearch<S> {
         self.search.lists_tools()
     }
 
+    fn indexed(&self) -> Option<Arc<Searcher>> {
+        self.search.indexed()
+    }
+
     fn cpu_pool(&self) -> Option<CpuPool> {
         self.search.cpu_pool()
     }
