@@ -19,6 +19,7 @@ mod logging;
 mod output;
 mod policy;
 mod dropin;
+mod applied_profiles;
 mod progress;
 mod size;
 mod mcp_args;
@@ -44,6 +45,7 @@ mod memory;
 mod models;
 mod more_tools;
 mod preflight;
+mod profiles;
 mod remove;
 mod review;
 mod search;
@@ -124,6 +126,8 @@ enum Verb {
     List(list::Args),
     /// Show tools in full
     Show(show::Args),
+    /// Show the profiles of the settings and their versions, and take an earlier version into use
+    Profiles(profiles::Args),
     /// Remove tools
     Remove(remove::Args),
     /// Find tools
@@ -205,6 +209,7 @@ impl Verb {
             | Verb::Embed(_)
             | Verb::List(_)
             | Verb::Show(_)
+            | Verb::Profiles(_)
             | Verb::Remove(_)
             | Verb::Search(_)
             | Verb::Demo(_)
@@ -294,6 +299,7 @@ impl Cli {
             Verb::Enrich(args) => args.run(&context()?),
             Verb::List(args) => args.run(&context()?),
             Verb::Show(args) => args.run(&context()?),
+            Verb::Profiles(args) => args.run(context()?),
             Verb::Remove(args) => args.run(&context()?),
             Verb::Search(args) => args.run(&context()?),
             Verb::Demo(args) => args.run(context()?),
@@ -313,7 +319,7 @@ impl Cli {
             Verb::Store(args) => args.run(&context()?),
             Verb::External(args) => args.run(&context()?),
             Verb::Doctor(args) => args.run(&context()?),
-            Verb::Eval(args) => args.run(&context()?),
+            Verb::Eval(args) => args.run(context()?),
             Verb::Improve(args) => args.run(&context()?),
             Verb::Tune(args) => args.run(&context()?),
             Verb::Completions(args) => args.run(),

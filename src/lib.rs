@@ -131,7 +131,9 @@ pub use toolscout_models as models;
 pub use toolscout_postgres as store;
 pub use toolscout_server as http;
 pub use toolscout_server::{hints, samples, shutdown};
-pub use toolscout_state::{approved, catalog_writer, feedback, keys, session, shared};
+pub use toolscout_state::{
+    approved, catalog_writer, feedback, keys, profile_versions, session, shared,
+};
 
 pub mod assembly;
 pub mod cli;

@@ -29,6 +29,7 @@ mod cli {
     pub mod manual;
     pub mod memory;
     pub mod model;
+    pub mod profiles;
     pub mod run;
     pub mod search;
     pub mod settings;

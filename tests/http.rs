@@ -31,6 +31,7 @@ mod http {
     pub mod model_passing;
     pub mod model_service;
     pub mod model_streams;
+    pub mod profile_edits;
     pub mod profiles;
     pub mod search;
     pub mod service;

@@ -21,6 +21,7 @@ use toolscout_index::Catalog;
 
 use super::Outcome;
 use super::apis;
+use super::applied_profiles;
 use super::context::{Context, Legs};
 use super::exit::UsageError;
 use super::llm::LlmArgs;
@@ -130,6 +131,7 @@ impl Args {
     /// Answers the question, or the questions of stdin.
     pub fn run(self, mut context: Context) -> Result<Outcome> {
         let profile = self.agent.policy.tool_profile(&context.settings)?;
+        applied_profiles::applied(&context, profile.as_slice());
         if let Some(catalog) = profile.as_ref().and_then(ToolProfile::catalog) {
             context.use_catalog(&catalog);
         }

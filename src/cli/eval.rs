@@ -58,7 +58,7 @@ const TEMPLATE: &str = "{msg} [{wide_bar}] {pos}/{len} {elapsed}";
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "Examples:\n  toolscout eval sets/mine\n  toolscout eval sets/mine --arms lexical,hybrid --json report.json --baseline main.json\n  toolscout eval sets/mine --embedder auto,multilingual-e5-small"
+    after_help = "Examples:\n  toolscout eval sets/mine\n  toolscout eval --profile support requests.jsonl\n  toolscout eval sets/mine --arms lexical,hybrid --json report.json --baseline main.json\n  toolscout eval sets/mine --embedder auto,multilingual-e5-small"
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -67,6 +67,9 @@ pub struct Args {
     /// measured as it is in use, with one file of judged queries
     #[arg(value_name = "SET_DIR")]
     sets: Vec<PathBuf>,
+    /// Measure a profile of the settings as its clients search it, with one file of judged queries
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
     /// Judged queries in place of the set's queries.jsonl, for one set
     #[arg(long, value_name = "FILE")]
     requests: Option<PathBuf>,
@@ -226,7 +229,11 @@ enum Command {
 
 impl Args {
     /// Measures every set, prints and writes the reports, and compares with the baseline.
-    pub fn run(self, context: &Context) -> Result<Outcome> {
+    pub fn run(self, mut context: Context) -> Result<Outcome> {
+        if let Some(name) = &self.profile {
+            in_use::use_catalog_of(name, &mut context)?;
+        }
+        let context = &context;
         match &self.command {
             Some(Command::Diff(diff)) => return diff.run(context),
             Some(Command::Report(report)) => return report.run(context),
@@ -239,11 +246,11 @@ impl Args {
         // Without the time limit of a search: every request has to be answered.
         context.set_patience(Patience::of_measuring());
         self.check_outputs()?;
-        if context.globals.catalog().is_some() {
+        if context.globals.catalog().is_some() || self.profile.is_some() {
             return self.measure_in_use(context);
         }
         if self.sets.is_empty() {
-            let message = "name the folder of a set, or a catalog with --catalog NAME and a file of judged queries";
+            let message = "name the folder of a set, or a catalog with --catalog NAME or a profile with --profile NAME and a file of judged queries";
             return Err(UsageError(message.to_owned()).into());
         }
         if self.agent.agent {

@@ -22,6 +22,7 @@ use tokio::task::spawn_blocking;
 use super::Outcome;
 use super::agent::style;
 use super::apis;
+use super::applied_profiles::{self, follow};
 use super::context::{Context, Legs};
 use super::exit::UsageError;
 use super::mcp_args::{CallLimitArgs, McpArgs};
@@ -36,6 +37,7 @@ use crate::finder::meta_tools::FindConfig;
 use crate::gate::Policies;
 use crate::mcp::{CatalogSink, ClientTexts, Detail, GatewayConfig, PoolConfig, SingleWriterSink};
 use crate::models::Patience;
+use crate::profile_versions::ProfileVersions;
 use crate::profiles::ToolProfile;
 use crate::shutdown::Shutdown;
 use crate::tools::CallTimes;
@@ -152,6 +154,8 @@ impl Args {
                 if let Some(catalog) = profile.as_ref().and_then(ToolProfile::catalog) {
                     context.use_catalog(&catalog);
                 }
+                let versions = applied_profiles::applied(&context, profile.as_slice());
+                let of_settings = profile.clone();
                 let profile = narrowed(profile, self.read_only, &self.only);
                 let preset = self.policy.preset(&context.settings)?;
                 let settings = self.call_limits.settings().or(self.more_tools.settings());
@@ -186,7 +190,7 @@ impl Args {
                 serve(
                     &context,
                     (config, texts),
-                    profile,
+                    (profile, versions.zip(of_settings)),
                     policies,
                     (servers, operations),
                 )
@@ -242,7 +246,7 @@ fn client_texts(context: &Context, most: usize, sink: &SingleWriterSink) -> Resu
 fn serve(
     context: &Context,
     (gateway, texts): (GatewayConfig, Option<usize>),
-    profile: Option<ToolProfile>,
+    (profile, followed): (Option<ToolProfile>, Option<(ProfileVersions, ToolProfile)>),
     policies: Policies,
     (servers, operations): (PoolConfig, Operations),
 ) -> Result<Outcome> {
@@ -280,6 +284,13 @@ fn serve(
         server.connect();
         // It ends with the runtime, and only prints.
         tokio::spawn(warn_once_connected(server.clone()));
+        if let Some((versions, profile)) = followed {
+            tokio::spawn(follow(
+                versions,
+                vec![profile],
+                shutdown.token().cancelled_owned(),
+            ));
+        }
         let (stdin, stdout) = stdio_pipes();
         server.serve(stdin, stdout, &shutdown).await
     });

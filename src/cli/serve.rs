@@ -11,6 +11,7 @@ use toolscout_index::Options;
 
 use super::Outcome;
 use super::agent::{AgentArgs, style};
+use super::applied_profiles::{self, follow};
 use super::context::{Context, Legs};
 use super::dropin::DropInArgs;
 use super::exit::{UsageError, error_message};
@@ -391,6 +392,14 @@ async fn serve(
         .printer
         .text(format_args!("listening on http://{address}"))?;
     listening(address)?;
+    let profiles = settings.profiles.clone();
+    if let Some(versions) = applied_profiles::applied(context, &profiles) {
+        tokio::spawn(follow(
+            versions,
+            profiles,
+            shutdown.token().cancelled_owned(),
+        ));
+    }
     assembly::serve(listener, settings, shutdown).await
 }
 

@@ -36,7 +36,17 @@ const fn excused(begins: &'static str, instead: Instead, reason: &'static str) -
     }
 }
 
-const LIST: [Excused; 50] = [
+const LIST: [Excused; 52] = [
+    excused(
+        "toolscout profiles diff",
+        Instead::Help,
+        "needs two versions; tests/cli/profiles.rs compares them",
+    ),
+    excused(
+        "toolscout eval --profile",
+        Instead::Help,
+        "needs a profile with judged queries; tests/cli/profiles.rs measures one",
+    ),
     excused(
         "toolscout external",
         Instead::Help,

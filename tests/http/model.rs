@@ -1217,7 +1217,8 @@ async fn a_profile_of_a_catalog_is_searched_in_its_place() {
     let provider = Provider::start().await;
     let mut config = DropInConfig::new(ProviderConfig::new(&provider.url));
     (config.defer_above_tokens, config.calls_tools) = (0, true);
-    let profile = toml::from_str("tools = ['bank/*']").unwrap();
+    let edits = "[tools]\n'bank/*' = {}\n'bank/transfer_money' = { description = 'Moves funds to an account.' }";
+    let profile = toml::from_str(edits).unwrap();
     let server = Server::start_with(|settings| {
         settings.dropin = Some(config);
         let agent = agent_with(&["bank/transfer_money", "other/transfer_money_too"]);
@@ -1256,6 +1257,8 @@ async fn a_profile_of_a_catalog_is_searched_in_its_place() {
         );
         let has_other = shown.contains(&"other__transfer_money_too".to_owned());
         assert_eq!(has_other, expected, "{shown:?}");
+        let sent = provider.sent_json().pop().unwrap().to_string();
+        assert_eq!(sent.contains("Moves funds"), !expected, "{sent}");
     }
     let both = [
         ("x-toolscout-profile", "bank"),

@@ -58,14 +58,14 @@ struct Office {
     _folder: TempDir,
 }
 
-fn offered(name: &str, description: &str, reads: bool) -> Value {
+pub fn offered(name: &str, description: &str, reads: bool) -> Value {
     json!({
         "name": name, "description": description, "inputSchema": { "type": "object" },
         "annotations": { "readOnlyHint": reads }
     })
 }
 
-fn mcp_server(name: &str, folder: &Path, tools: &Value) -> ServerConfig {
+pub fn mcp_server(name: &str, folder: &Path, tools: &Value) -> ServerConfig {
     let state = folder.join(format!("{name}.json"));
     std::fs::write(&state, tools.to_string()).unwrap();
     double(name, &state)
@@ -122,20 +122,27 @@ impl Office {
     }
 
     async fn client_of(&self, path: &str, key: &str, person: Person) -> Client {
-        let url = format!("{}{path}", self.server.url);
-        let config = StreamableHttpClientTransportConfig::with_uri(url).auth_header(key);
-        let transport = StreamableHttpClientTransport::with_client(
-            toolscout::tls::client().build().unwrap(),
-            config,
-        );
-        Client(person.serve(transport).await.expect("a handshake"))
+        connect(format!("{}{path}", self.server.url), key, person).await
     }
+}
+
+/// A client at this address.
+pub async fn connect(url: String, key: &str, person: Person) -> Client {
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url);
+    if !key.is_empty() {
+        config = config.auth_header(key);
+    }
+    let transport = StreamableHttpClientTransport::with_client(
+        toolscout::tls::client().build().unwrap(),
+        config,
+    );
+    Client(person.serve(transport).await.expect("a handshake"))
 }
 
 /// The person behind a client, who says yes where they can be asked.
 #[derive(Clone)]
-struct Person {
-    can_be_asked: bool,
+pub struct Person {
+    pub can_be_asked: bool,
 }
 
 impl ClientHandler for Person {
@@ -156,11 +163,11 @@ impl ClientHandler for Person {
     }
 }
 
-struct Client(RunningService<RoleClient, Person>);
+pub struct Client(RunningService<RoleClient, Person>);
 
 impl Client {
     /// What a tool of the gateway answers, as text.
-    async fn ask(&self, tool: &'static str, arguments: Value) -> String {
+    pub async fn ask(&self, tool: &'static str, arguments: Value) -> String {
         let Value::Object(arguments) = arguments else {
             panic!("the arguments are an object");
         };
@@ -179,7 +186,7 @@ impl Client {
     }
 
     /// All that it is told without a search.
-    async fn list(&self) -> String {
+    pub async fn list(&self) -> String {
         let tools = self.0.list_all_tools().await.expect("a list");
         serde_json::to_string(&tools).unwrap()
     }

@@ -34,6 +34,13 @@ pub fn utc_now() -> String {
     chrono::Utc::now().format("%FT%TZ").to_string()
 }
 
+/// A time in milliseconds since 1970, in seconds: `2026-11-28T09:30:00Z`.
+pub fn utc(at_ms: u64) -> String {
+    let at_ms = i64::try_from(at_ms).unwrap_or(i64::MAX);
+    let time = chrono::DateTime::from_timestamp_millis(at_ms).unwrap_or_default();
+    time.format("%FT%TZ").to_string()
+}
+
 fn since_1970(time: SystemTime) -> Duration {
     time.duration_since(UNIX_EPOCH).unwrap_or_default()
 }
@@ -49,5 +56,7 @@ mod tests {
         assert_eq!(date(day_of(1_795_910_400_000)), "2026-11-29");
         assert_eq!(date(day_of(-1)), "1969-12-31");
         assert_eq!(date(i64::MAX), "1970-01-01");
+        assert_eq!(utc(1_795_910_400_000), "2026-11-29T00:00:00Z");
+        assert_eq!(utc(u64::MAX), "1970-01-01T00:00:00Z");
     }
 }

@@ -5,6 +5,7 @@ pub mod kept_figures;
 pub mod keys;
 pub mod session;
 pub mod approved;
+pub mod profile_versions;
 pub mod catalog_writer;
 pub mod shared;
 pub mod usage;

@@ -110,6 +110,21 @@ pub enum Entry {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         parts: Vec<String>,
     },
+    /// A person has taken an earlier version of a profile into use.
+    ProfileRolledBack {
+        /// When, in Unix milliseconds.
+        time_ms: u64,
+        /// The person at the terminal.
+        who: String,
+        /// The profile.
+        profile: String,
+        /// The new version.
+        version: u64,
+        /// The version whose settings it has.
+        rolled_back_to: u64,
+        /// The digest of these settings.
+        digest: String,
+    },
 }
 
 /// A call as logged.

@@ -114,7 +114,7 @@ class AuditView {
     const details = h("details", { class: "entry" });
     details.append(h("summary", {},
       h("span", { class: "entry-time number" }, entry.time_ms === undefined ? "–" : moment(entry.time_ms)),
-      h("span", { class: "name" }, foreign(entry.tool ?? "unreadable entry")),
+      h("span", { class: "name" }, foreign(entry.tool ?? (entry.profile ? `profile ${entry.profile}` : "unreadable entry"))),
       h("span", { class: "call-state", "data-state": state }, said),
       h("span", { class: "muted entry-who" }, foreign(entry.who ?? ""))));
     details.addEventListener("toggle", () => details.append(facts(entry, this.ends.get(entry.seq))), { once: true });
@@ -162,6 +162,7 @@ function outcome(entry, end, isPart) {
   if (entry.event === "refused") return ["error", "refused"];
   if (entry.event === "dry_run") return ["", "dry run"];
   if (entry.event === "reviewed") return ["ok", REVIEWED[entry.verdict] ?? "reviewed"];
+  if (entry.event === "profile_rolled_back") return ["ok", `version ${entry.version}, as ${entry.rolled_back_to}`];
   if (entry.event === "ended") return entry.status === "ok" ? ["ok", "ended"] : ["error", "failed"];
   if (end) return end.status === "ok" ? ["ok", `ok, ${took(end.took_ms)}`] : ["error", `failed, ${took(end.took_ms)}`];
   if (entry.event === undefined) return ["error", "unreadable"];
