@@ -11,7 +11,7 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ClientConfig,
     CustomRequest, CustomResult, ElicitRequestParams, ElicitResult, ErrorData,
     GetPromptRequestParams, GetPromptResponse, GetTaskParams, InputRequiredResult, ListRootsResult,
-    ProtocolVersion,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
 };
 use rmcp::service::{
     ClientLifecycleMode, ClientServiceExt, RequestContext, RoleClient, RunningService,
@@ -468,6 +468,60 @@ async fn input_that_a_prompt_requires_comes_from_clients_of_all_versions() {
         other => panic!("{other:?}"),
     };
     assert_eq!(json!(prompt.messages)[0]["content"]["text"], "Greet Eve");
+}
+
+#[tokio::test]
+async fn what_a_server_with_a_handshake_asks_for_a_prompt_or_a_resource_reaches_all_clients() {
+    let upstream = Upstream::start(vec![double("a", &["offers", "curious"])]).await;
+    let greet = || GetPromptRequestParams::new("a__greet").with_arguments(object(json!({})));
+    let memo = || ReadResourceRequestParams::new("memo:all");
+    let old = with_session(&gateway(&upstream), json!({ "elicitation": {} })).await;
+    let prompt = old.get_prompt(greet()).await.unwrap();
+    assert_eq!(json!(prompt.messages)[0]["content"]["text"], "Greet Ada");
+    let read = old.read_resource(memo()).await.unwrap();
+    assert_eq!(json!(read.contents)[0]["text"], "memo:all for Ada");
+
+    let gateway = gateway(&upstream);
+    let new = without_session(&gateway, json!({ "elicitation": {} })).await;
+    let person = json!({ "action": "accept", "content": { "name": "Eve" } });
+    let answers = BTreeMap::from([("question_1".to_owned(), person)]);
+    let question = match new.peer().get_prompt_once(greet()).await.unwrap() {
+        GetPromptResponse::InputRequired(question) => question,
+        other => panic!("{other:?}"),
+    };
+    let shown = json!(question.input_requests);
+    let message = &shown["question_1"]["params"]["message"];
+    assert_eq!(message, "\"a\" asks: Who are you?", "{shown}");
+    // The answer is for the prompt, and not for a resource.
+    let mut other = memo();
+    other.input_responses = Some(answers.clone());
+    other.request_state.clone_from(&question.request_state);
+    let refused = new.peer().read_resource_once(other).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("no open question"),
+        "{refused}"
+    );
+    let mut again = greet();
+    again.input_responses = Some(answers.clone());
+    again.request_state = question.request_state;
+    let prompt = match new.peer().get_prompt_once(again).await.unwrap() {
+        GetPromptResponse::Complete(prompt) => prompt,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(json!(prompt.messages)[0]["content"]["text"], "Greet Eve");
+
+    let question = match new.peer().read_resource_once(memo()).await.unwrap() {
+        ReadResourceResponse::InputRequired(question) => question,
+        other => panic!("{other:?}"),
+    };
+    let mut again = memo();
+    again.input_responses = Some(answers);
+    again.request_state = question.request_state;
+    let read = match new.peer().read_resource_once(again).await.unwrap() {
+        ReadResourceResponse::Complete(read) => read,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(json!(read.contents)[0]["text"], "memo:all for Eve");
 }
 
 #[tokio::test]

@@ -223,6 +223,11 @@ RESOURCE = {"uri": "memo:all", "name": "memo", "mimeType": "text/plain", "_meta"
 TEMPLATE = {"uriTemplate": "memo:{day}/list", "name": "day"}
 
 
+def who():
+    """Asks the client who it is."""
+    return ask("elicitation/create", {"message": "Who are you?", "requestedSchema": FORM})["content"]["name"]
+
+
 def offer(method, params):
     """What a server with prompts and resources answers. SAYS is what its resources begin with."""
     if method == "prompts/list":
@@ -232,6 +237,8 @@ def offer(method, params):
             return QUESTION
         if "needs" in BEHAVIOURS:
             params["arguments"] = params["inputResponses"]["who"]["content"] | {"who": "you"}
+        if "curious" in BEHAVIOURS:
+            params["arguments"] = {"who": who()}
         words = {"type": "text", "text": f"Greet {params['arguments'].get('name', params['arguments']['who'])}"}
         return {"messages": [{"role": "user", "content": words}]}
     if method == "skills/list" and "skills" in BEHAVIOURS:
@@ -246,6 +253,8 @@ def offer(method, params):
         return {"resourceTemplates": [TEMPLATE]}
     if method == "resources/read":
         text = os.environ.get("SAYS", "") + params["uri"]
+        if "curious" in BEHAVIOURS:
+            text = f"{text} for {who()}"
         return {"contents": [{"uri": params["uri"], "text": text, "_meta": {"own": 2}}]}
     if method in ("resources/subscribe", "resources/unsubscribe") and "updates" in BEHAVIOURS:
         SUBSCRIBED.append(f"{method.removeprefix('resources/')} {params['uri']}")

@@ -1,4 +1,5 @@
-//! Calls of clients that take no questions while they wait (2026-07-28), at servers that ask during a call.
+//! Calls of clients that take no questions while they wait (2026-07-28), at servers that ask during a call. The
+//! same goes for requests of prompts and resources, which are calls here too.
 //!
 //! Such a call runs in a task of its own. If the server asks, the result of the client's request is the question,
 //! and the task waits until the client makes the call again with the answer.
@@ -7,6 +8,7 @@
     reason = "servers of these versions have no other way to ask a model"
 )]
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -28,6 +30,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::input::{Answered, TakesInput};
 use super::questions::{CallingClient, ModelAnswer, ModelQuestion, question_from, takes_forms};
 use super::roots::ListedRoots;
 use super::{CallContext, CallError, Connection, Input, Progress};
@@ -71,7 +74,10 @@ struct Question {
 }
 
 /// The task of a call, which ends with this: nobody else waits for its result.
-struct Running(JoinHandle<Result<CallToolResult, CallError>>);
+struct Running(JoinHandle<Result<Ended, CallError>>);
+
+/// The result of a call, of the type that its request has.
+type Ended = Box<dyn Any + Send>;
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -81,7 +87,7 @@ impl Drop for Running {
 
 /// What comes next of a call.
 enum Next {
-    Ended(Result<CallToolResult, CallError>),
+    Ended(Result<Ended, CallError>),
     Asked(InputRequiredResult),
 }
 
@@ -91,19 +97,49 @@ impl Connection {
         context.input.is_repeated && self.has_session()
     }
 
-    /// Makes a call, or gets on with it if the client answers a question of its server.
+    /// Calls a tool, or gets on with the call if the client answers a question of its server.
     ///
     /// # Errors
     /// [`CallError::NeedsInput`] with a question.
     pub(super) async fn call_in_turns(
         self: &Arc<Self>,
-        mut params: CallToolRequestParams,
+        params: CallToolRequestParams,
         context: &CallContext,
     ) -> Result<CallToolResult, CallError> {
-        let state = params.request_state.take();
-        let responses = params.input_responses.take();
+        let about = json!(["tools/call", params.name, params.arguments]);
+        let call = |connection: Arc<Connection>, params, context: CallContext| async move {
+            let at_work = connection.handler.calls.begin(context.client.clone());
+            connection.call_with_input(params, &at_work, &context).await
+        };
+        match self.in_turns(params, about, context, call).await? {
+            Answered::Complete(result) => Ok(result),
+            Answered::Asked(asked) => {
+                let result = serde_json::to_value(asked).unwrap_or_default();
+                Err(CallError::NeedsInput { result })
+            }
+        }
+    }
+
+    /// Makes a request, or gets on with it if the client answers a question of its server. `about` has the
+    /// method and the parameters.
+    ///
+    /// # Errors
+    /// Those of the request, and [`CallError::Refused`] for an answer that belongs to no open question.
+    pub(super) async fn in_turns<P, T, F>(
+        self: &Arc<Self>,
+        mut params: P,
+        about: Value,
+        context: &CallContext,
+        request: impl FnOnce(Arc<Connection>, P, CallContext) -> F,
+    ) -> Result<Answered<T>, CallError>
+    where
+        P: TakesInput,
+        T: Send + 'static,
+        F: Future<Output = Result<T, CallError>> + Send + 'static,
+    {
+        let (responses, state) = params.take_input();
         let key = context.client.as_ref().map(|client| client.key());
-        let about = digest(&mut json!([key, params.name, params.arguments]));
+        let about = digest(&mut json!([key, about]));
         let mut call = match state {
             Some(state) => {
                 let mut call = self.waiting(&state, about).ok_or_else(no_such_question)?;
@@ -113,17 +149,24 @@ impl Connection {
             None => {
                 // The client has given up the former call, whose question nobody answers any more.
                 drop(self.former(about));
-                self.begin(params, context, about)
+                let begin = |context| {
+                    let running = request(Arc::clone(self), params, context);
+                    async move { running.await.map(|result| Box::new(result) as Ended) }
+                };
+                self.begin(context, about, begin)
             }
         };
         match call.next(context).await {
-            Next::Ended(result) => result,
+            // The method is a part of what the call is about, so the result has the type of the request.
+            Next::Ended(result) => match result?.downcast::<T>() {
+                Ok(result) => Ok(Answered::Complete(*result)),
+                Err(_) => Err(no_such_question()),
+            },
             Next::Asked(mut asked) => {
                 let state = format!("{STATE}{}", Uuid::new_v4());
                 asked.request_state = Some(state.clone());
                 self.keep(state, call);
-                let result = serde_json::to_value(asked).unwrap_or_default();
-                Err(CallError::NeedsInput { result })
+                Ok(Answered::Asked(asked))
             }
         }
     }
@@ -167,12 +210,15 @@ impl Connection {
         }
     }
 
-    fn begin(
-        self: &Arc<Self>,
-        params: CallToolRequestParams,
+    fn begin<F>(
+        &self,
         context: &CallContext,
         about: [u8; 32],
-    ) -> RunningCall {
+        call: impl FnOnce(CallContext) -> F,
+    ) -> RunningCall
+    where
+        F: Future<Output = Result<Ended, CallError>> + Send + 'static,
+    {
         let (ask, questions) = mpsc::channel(MAX_UNREAD);
         let (report, progress) = mpsc::channel(MAX_UNREAD);
         let client = context.client.as_ref().map(|client| {
@@ -193,14 +239,9 @@ impl Connection {
             input: Input::default(),
             ..context.clone()
         };
-        let connection = Arc::clone(self);
-        let running = tokio::spawn(async move {
-            let at_work = connection.handler.calls.begin(context.client.clone());
-            connection.call_with_input(params, &at_work, &context).await
-        });
         RunningCall {
             about,
-            running: Running(running),
+            running: Running(tokio::spawn(call(context))),
             questions,
             progress,
             open: BTreeMap::new(),

@@ -44,11 +44,18 @@ pub(super) enum Answered<T> {
 pub(super) trait TakesInput: Clone {
     /// Sets the answers, and what the server gave with its questions.
     fn set_input(&mut self, responses: Option<InputResponses>, state: Option<String>);
+
+    /// Takes the answers out, and what the server gave with its questions.
+    fn take_input(&mut self) -> (Option<InputResponses>, Option<String>);
 }
 
 impl TakesInput for CallToolRequestParams {
     fn set_input(&mut self, responses: Option<InputResponses>, state: Option<String>) {
         (self.input_responses, self.request_state) = (responses, state);
+    }
+
+    fn take_input(&mut self) -> (Option<InputResponses>, Option<String>) {
+        (self.input_responses.take(), self.request_state.take())
     }
 }
 
@@ -56,11 +63,19 @@ impl TakesInput for GetPromptRequestParams {
     fn set_input(&mut self, responses: Option<InputResponses>, state: Option<String>) {
         (self.input_responses, self.request_state) = (responses, state);
     }
+
+    fn take_input(&mut self) -> (Option<InputResponses>, Option<String>) {
+        (self.input_responses.take(), self.request_state.take())
+    }
 }
 
 impl TakesInput for ReadResourceRequestParams {
     fn set_input(&mut self, responses: Option<InputResponses>, state: Option<String>) {
         (self.input_responses, self.request_state) = (responses, state);
+    }
+
+    fn take_input(&mut self) -> (Option<InputResponses>, Option<String>) {
+        (self.input_responses.take(), self.request_state.take())
     }
 }
 

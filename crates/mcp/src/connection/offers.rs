@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rmcp::model::{
-    CompleteRequestParams, CompleteResult, GetPromptRequestParams, GetPromptResponse, Prompt,
-    ReadResourceRequestParams, ReadResourceResponse, Resource, ResourceTemplate,
+    CompleteRequestParams, CompleteResult, GetPromptRequestParams, GetPromptResponse,
+    GetPromptResult, Prompt, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
+    Resource, ResourceTemplate,
 };
 use rmcp::service::ServiceError;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use tokio::time::{Instant, timeout};
 
 use super::input::Answered;
@@ -142,10 +144,32 @@ impl Connection {
     /// # Errors
     /// [`CallError`].
     pub async fn prompt(
-        &self,
+        self: &Arc<Self>,
         params: GetPromptRequestParams,
         context: &CallContext,
     ) -> Result<GetPromptResponse, CallError> {
+        let answered = match self.goes_in_turns(context) {
+            true => {
+                let about = json!(["prompts/get", params.name, params.arguments]);
+                let ask = |connection: Arc<Connection>, params, context: CallContext| async move {
+                    let answered = connection.prompt_with_input(params, &context).await;
+                    complete(answered)
+                };
+                self.in_turns(params, about, context, ask).await?
+            }
+            false => self.prompt_with_input(params, context).await?,
+        };
+        Ok(match answered {
+            Answered::Complete(prompt) => GetPromptResponse::Complete(prompt),
+            Answered::Asked(asked) => GetPromptResponse::InputRequired(asked),
+        })
+    }
+
+    async fn prompt_with_input(
+        &self,
+        params: GetPromptRequestParams,
+        context: &CallContext,
+    ) -> Result<Answered<GetPromptResult>, CallError> {
         let _at_work = self.handler.calls.begin(context.client.clone());
         let ask = |params| async move {
             match self.in_time(self.peer.get_prompt_once(params)).await? {
@@ -154,10 +178,7 @@ impl Connection {
                 _ => Err(unknown_answer()),
             }
         };
-        Ok(match self.with_input(params, context, ask).await? {
-            Answered::Complete(prompt) => GetPromptResponse::Complete(prompt),
-            Answered::Asked(asked) => GetPromptResponse::InputRequired(asked),
-        })
+        self.with_input(params, context, ask).await
     }
 
     /// The content of a resource.
@@ -165,10 +186,32 @@ impl Connection {
     /// # Errors
     /// [`CallError`].
     pub async fn resource(
-        &self,
+        self: &Arc<Self>,
         params: ReadResourceRequestParams,
         context: &CallContext,
     ) -> Result<ReadResourceResponse, CallError> {
+        let answered = match self.goes_in_turns(context) {
+            true => {
+                let about = json!(["resources/read", params.uri]);
+                let ask = |connection: Arc<Connection>, params, context: CallContext| async move {
+                    let answered = connection.resource_with_input(params, &context).await;
+                    complete(answered)
+                };
+                self.in_turns(params, about, context, ask).await?
+            }
+            false => self.resource_with_input(params, context).await?,
+        };
+        Ok(match answered {
+            Answered::Complete(result) => ReadResourceResponse::Complete(result),
+            Answered::Asked(asked) => ReadResourceResponse::InputRequired(asked),
+        })
+    }
+
+    async fn resource_with_input(
+        &self,
+        params: ReadResourceRequestParams,
+        context: &CallContext,
+    ) -> Result<Answered<ReadResourceResult>, CallError> {
         let _at_work = self.handler.calls.begin(context.client.clone());
         let ask = |params| async move {
             match self.in_time(self.peer.read_resource_once(params)).await? {
@@ -177,10 +220,7 @@ impl Connection {
                 _ => Err(unknown_answer()),
             }
         };
-        Ok(match self.with_input(params, context, ask).await? {
-            Answered::Complete(result) => ReadResourceResponse::Complete(result),
-            Answered::Asked(asked) => ReadResourceResponse::InputRequired(asked),
-        })
+        self.with_input(params, context, ask).await
     }
 
     /// Completes an argument of a prompt or a template.
@@ -213,6 +253,14 @@ impl Connection {
             Ok(answered) => answered.map_err(|error| self.call_error(&error)),
             Err(_) => Err(CallError::Timeout { limit }),
         }
+    }
+}
+
+/// The result of a request whose client is asked while it runs, so that it is never a question.
+fn complete<T>(answered: Result<Answered<T>, CallError>) -> Result<T, CallError> {
+    match answered? {
+        Answered::Complete(result) => Ok(result),
+        Answered::Asked(_) => Err(unknown_answer()),
     }
 }
 
