@@ -141,7 +141,7 @@ async fn a_question_of_a_profile_sees_finds_and_calls_its_tools_alone() {
 {"expect_tools":["tool_search"],"reply":{"calls":[{"name":"tool_search","arguments":{"query":"weather forecast"}},{"name":"tool_search","arguments":{"query":"select:weather/forecast,mail/send"}}]}}
 {"expect_tools":["tool_search","mail__send"],"reply":{"calls":[{"name":"mail__send","arguments":{}},{"name":"weather__forecast","arguments":{}},{"name":"hidden","arguments":{}}]}}
 {"reply":{"text":"Sent."}}
-{"tool":"mail/send","result":{"sent":true}}
+{"tool":"mail/send","result":{"sent":true,"trace":"t-7"}}
 {"tool":"weather/forecast","result":{"rain":true}}
 "#;
     let script = Script::parse("script", SCRIPT).unwrap();
@@ -153,7 +153,8 @@ async fn a_question_of_a_profile_sees_finds_and_calls_its_tools_alone() {
         .config(config())
         .build()
         .unwrap();
-    let settings = toml::from_str("tools = ['mail/*']").unwrap();
+    let settings =
+        toml::from_str("[tools]\n'mail/*' = {}\n'mail/send' = { fields = ['sent'] }").unwrap();
     let profile = Arc::new(ToolProfile::new("office", &settings));
     let (catalog, gate) = (Arc::new(listed_tools()), Arc::clone(agent.gate()));
     let search = ProfiledSearch::new(catalog, Arc::clone(&profile), gate);
@@ -168,6 +169,8 @@ async fn a_question_of_a_profile_sees_finds_and_calls_its_tools_alone() {
     let told = serde_json::to_string(&events).unwrap();
     assert!(told.contains("sent"), "{told}");
     assert!(!told.contains("rain"), "{told}");
+    // The profile keeps one field of the result.
+    assert!(!told.contains("t-7"), "{told}");
     assert!(!told.contains("weather forecast for a city"), "{told}");
 }
 
