@@ -15,6 +15,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::RwLock;
 use rayon::prelude::*;
 
 use crate::dense::TextHash;
@@ -145,6 +146,12 @@ fn embed(embedder: &dyn Embedder, texts: &[String]) -> Result<Vec<Vec<f32>>> {
 }
 
 impl Searcher {
+    /// Answers from now on in place of what has the tools of the catalog, and names this reason in
+    /// [`Results::degraded`](crate::Results::degraded).
+    pub fn stand_in(&self, reason: String) {
+        *self.stands_in.write() = Some(reason);
+    }
+
     /// The embedders of its legs.
     pub fn embedders(&self) -> impl Iterator<Item = &Arc<dyn Embedder>> {
         self.legs.iter().map(|leg| &leg.embedder)
@@ -202,6 +209,7 @@ impl Searcher {
             own_ranker: self.own_ranker.clone(),
             missing_embedder: self.missing_embedder.clone(),
             missing_candidates: None,
+            stands_in: RwLock::default(),
             memory: self.memory.clone(),
             sample: None,
             tags: OnceLock::new(),

@@ -39,6 +39,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::RwLock;
+
 use crate::companions::Companions;
 use crate::cost::{CostModel, Work};
 use crate::duplicates::Duplicates;
@@ -124,6 +126,8 @@ pub struct Searcher {
     pub(crate) missing_embedder: Option<String>,
     /// Why tools that may be hits are missing, where only some tools of the catalog are here.
     pub(crate) missing_candidates: Option<String>,
+    /// Why it answers in place of what has the tools of the catalog; see [`Searcher::stand_in`].
+    pub(crate) stands_in: RwLock<Option<String>>,
     /// Remembered requests; shared by all snapshots of a catalog.
     pub(crate) memory: Option<Arc<Memory>>,
     /// Where only some tools of the catalog are here, those that stand for the others.
@@ -654,13 +658,15 @@ impl Searcher {
     /// What the snapshot itself lacks for a search in this mode. Only the first cause is reported:
     /// the one with the largest effect.
     fn degraded(&self, mode: Mode) -> Option<Degraded> {
-        let lacks_candidates = self.missing_candidates.is_some();
+        let stands_in = self.stands_in.read();
+        let missing_candidates = self.missing_candidates.as_ref().or(stands_in.as_ref());
+        let lacks_candidates = missing_candidates.is_some();
         if !lacks_candidates && (mode == Mode::Lexical || self.is_empty()) {
             return None;
         }
         let pending = self.pending_embeddings();
         let damaged = self.damaged_vectors();
-        let cause = if let Some(reason) = &self.missing_candidates {
+        let cause = if let Some(reason) = missing_candidates {
             DegradedCause::Candidates(reason.clone())
         } else if let Some(reason) = &self.missing_embedder {
             DegradedCause::EmbedderNotLoaded(reason.clone())

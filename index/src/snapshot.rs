@@ -11,6 +11,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::RwLock;
+
 use crate::companions::Companions;
 use crate::cost::CostModel;
 use crate::dense::TextHash;
@@ -330,6 +332,7 @@ impl Loaded {
             own_ranker: self.own_ranker,
             missing_embedder: self.missing_embedder,
             missing_candidates: None,
+            stands_in: RwLock::default(),
             memory: None,
             sample: None,
             cost_model: self.cost_model,

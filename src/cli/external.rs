@@ -1,4 +1,4 @@
-//! `toolscout external`: a catalog in Elasticsearch or OpenSearch.
+//! `toolscout external`: a catalog in an engine that somebody else runs.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use super::Outcome;
 use super::context::{Context, Legs};
 use super::interrupt::Interrupt;
 use super::progress::{ITEMS, bar};
-use crate::config::{ExternalMode, ExternalProduct, ExternalSettings};
-use crate::external::{Elastic, Failure, Written, write};
+use crate::config::{ExternalMode, ExternalSettings};
+use crate::external::{Engine, Failure, Which, Written, open, write};
 use crate::printable::counted;
 
 /// How often `--follow` looks for changes of the catalog.
@@ -25,7 +25,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// What one request of a check may take.
 const CHECK_LIMIT: Duration = Duration::from_secs(10);
 
-/// Writes a catalog into Elasticsearch or OpenSearch, or checks an index there. The configuration file has the
+/// Writes a catalog into Elasticsearch, OpenSearch or Qdrant, or checks an index there. The configuration file has the
 /// address, in the table `[catalogs.NAME]`.
 #[derive(clap::Args, Debug)]
 #[command(
@@ -78,34 +78,42 @@ impl Args {
     }
 }
 
+/// What an index has.
+struct IndexState {
+    tools: u64,
+    generation: u64,
+}
+
+async fn index_state(engine: &dyn Engine) -> Result<IndexState, Failure> {
+    let (layout, generation) = engine.layout(CHECK_LIMIT).await?;
+    let tools = engine.count(&layout, Which::Tools, CHECK_LIMIT).await?;
+    Ok(IndexState { tools, generation })
+}
+
 fn check(context: &Context, settings: &ExternalSettings) -> Result<Outcome> {
-    let elastic = Elastic::new(settings).map_err(said)?;
+    let engine = open(settings).map_err(said)?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let checked = runtime.block_on(async {
-        let server = elastic.server(CHECK_LIMIT).await?.clone();
-        let index = elastic.index_state(settings, CHECK_LIMIT).await;
+        let version = engine.version(CHECK_LIMIT).await?;
+        let index = index_state(engine.as_ref()).await;
         match (index, settings.mode) {
             // The first write makes it.
-            (Err(failure), ExternalMode::Write) if failure.is_missing() => Ok((server, None)),
-            (index, _) => Ok((server, Some(index?))),
+            (Err(failure), ExternalMode::Write) if failure.is_missing() => Ok((version, None)),
+            (index, _) => Ok((version, Some(index?))),
         }
     });
-    let (server, index) = checked.map_err(said)?;
-    let product = match elastic.product() {
-        ExternalProduct::Elasticsearch => "Elasticsearch",
-        ExternalProduct::OpenSearch => "OpenSearch",
-    };
+    let (version, index) = checked.map_err(said)?;
+    let product = engine.product();
     if context.printer.is_json() {
         context.printer.json(&json!({
             "product": product,
-            "version": server.version,
-            "index": elastic.index(),
-            "tools": index.map(|index| index.tools),
-            "generation": index.map(|index| index.generation),
+            "version": version,
+            "index": engine.index(),
+            "tools": index.as_ref().map(|index| index.tools),
+            "generation": index.as_ref().map(|index| index.generation),
         }))?;
         return Ok(Outcome::Success);
     }
-    let version = &server.version;
     let state = match index {
         Some(index) => format!(
             "{} in generation {}",
@@ -116,7 +124,7 @@ fn check(context: &Context, settings: &ExternalSettings) -> Result<Outcome> {
     };
     context.printer.text(format_args!(
         "{product} {version}, {}: {state}",
-        elastic.index()
+        engine.index()
     ))?;
     Ok(Outcome::Success)
 }
@@ -127,18 +135,32 @@ fn run_write(
     catalog: &Catalog,
     follow: bool,
 ) -> Result<Outcome> {
-    let elastic = Elastic::new(settings).map_err(said)?;
+    let engine = open(settings).map_err(said)?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let interrupt = Interrupt::listen()?;
     let mut pause = FIRST_PAUSE;
     loop {
         let searcher = catalog.refresh()?;
         let progress = bar("writing", ITEMS);
-        let outcome = runtime.block_on(write(&elastic, &searcher, |done, all| {
+        let writing = write(engine.as_ref(), &searcher, |done, all| {
             progress.set_length(all as u64);
             progress.set_position(done as u64);
-        }));
+        });
+        // What is written stays if the rest is dropped, and the next write goes on from there.
+        let outcome = runtime.block_on(async {
+            tokio::select! {
+                outcome = writing => Some(outcome),
+                () = raised(&interrupt) => None,
+            }
+        });
         progress.finish_and_clear();
+        let Some(outcome) = outcome else {
+            // With `--follow` that is how it ends.
+            if follow {
+                return Ok(Outcome::Success);
+            }
+            bail!("ended by Ctrl-C; what is written stays, and the next write goes on from there");
+        };
         match outcome {
             Ok(written) => {
                 report(context, &written)?;
@@ -183,6 +205,13 @@ fn report(context: &Context, written: &Written) -> Result<()> {
         "{index}: {} written, {removed} removed, {unchanged} unchanged, generation {generation}",
         counted(*tools, "tool")
     ))
+}
+
+/// Returns once Ctrl-C was pressed.
+async fn raised(interrupt: &Interrupt) {
+    while !interrupt.is_raised() {
+        tokio::time::sleep(TICK).await;
+    }
 }
 
 /// Waits until the catalog has another generation; false after Ctrl-C.

@@ -50,7 +50,7 @@ const LIST: [Excused; 52] = [
     excused(
         "toolscout external",
         Instead::Help,
-        "needs a server of Elasticsearch or OpenSearch; tests/http/external.rs runs it against the double",
+        "needs a server of an external engine; tests/http/external.rs runs it against the double",
     ),
     excused(
         "TOOLSCOUT_TEST_ELASTICSEARCH",

@@ -5,30 +5,34 @@ mod lists;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use toolscout_base::config::ExternalSettings;
 use toolscout_index::pushdown::{
-    Asked, AskedWords, CatalogStatistics, ExternalCandidates, Found, NearWord, PartTool, TextTerms,
-    searcher_for, to_be_read,
+    Asked, AskedWords, CatalogStatistics, ExternalCandidates, Found, NearWord, PartTool,
+    SwitchedOff, TextTerms, searcher_for, to_be_read,
 };
 use toolscout_index::{Filter, Query, Searcher, Tool, ToolId, Weights};
 use toolscout_state::shared::{ListedTools, PageOf, PushedStats, PushedTools, StoreError, TextsOf};
 
-use crate::elastic::{self, Elastic, total};
+use crate::deadline::Deadline;
+use crate::engine::{Ask, Engine, Passing, What, Which};
 use crate::failure::Failure;
 use crate::layout::Layout;
-use crate::query;
+use crate::opening::open;
 use crate::sketch::Sketch;
 
 /// How often it is looked whether the index has changed.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// How often the words of an index that somebody else fills are counted again, since nothing tells that a document has
+/// changed.
+const COUNT_EVERY: Duration = Duration::from_secs(600);
 /// The pause after a failure, which doubles up to that.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// How long a search waits until the words of a catalog have been counted for the first time.
@@ -45,7 +49,7 @@ const MAX_MISSPELT: usize = 32;
 pub struct ExternalCatalog(Arc<Inner>);
 
 struct Inner {
-    elastic: Elastic,
+    engine: Box<dyn Engine>,
     settings: ExternalSettings,
     weights: Weights,
     runtime: Handle,
@@ -65,6 +69,8 @@ struct State {
     layout: Layout,
     generation: u64,
     sketch: Sketch,
+    /// When its words were counted.
+    counted: Instant,
     /// Tools, without items of other kinds.
     tools: u64,
     /// Frequencies that the engine has told.
@@ -83,7 +89,7 @@ impl ExternalCatalog {
         runtime: Handle,
     ) -> Result<Self, StoreError> {
         let inner = Arc::new(Inner {
-            elastic: Elastic::new(&settings)?,
+            engine: open(&settings)?,
             settings,
             weights,
             runtime: runtime.clone(),
@@ -129,38 +135,31 @@ async fn look(inner: Weak<Inner>) {
 impl Inner {
     /// Counts again if the index has changed.
     async fn look_once(&self) -> Result<(), Failure> {
-        let limit = 10 * self.elastic.timeout();
-        self.elastic.server(limit).await?;
-        let (layout, generation) = self.elastic.layout(&self.settings, limit).await?;
+        let engine = self.engine.as_ref();
+        let limit = 10 * engine.timeout();
+        engine.version(limit).await?;
+        let (layout, generation) = engine.layout(limit).await?;
         let before = self.known.borrow().state.clone();
         if let Some(before) = before
             && before.layout == layout
             && before.generation == generation
-            && before.sketch.total == self.count(&layout, limit).await?
+            && !before.is_old()
+            && before.sketch.total == engine.count(&layout, Which::All, limit).await?
         {
             return Ok(());
         }
-        let sketch = Sketch::read(&self.elastic, &layout, &self.weights).await?;
-        let counted = self
-            .elastic
-            .search_one(query::count_tools(&layout), limit)
-            .await?;
-        let tools = total(&counted).ok_or_else(|| Failure::answer("hits.total"))?;
+        let sketch = Sketch::read(engine, &layout, &self.weights).await?;
+        let tools = engine.count(&layout, Which::Tools, limit).await?;
         let state = Arc::new(State {
             layout,
             generation,
             sketch,
+            counted: Instant::now(),
             tools,
             frequencies: Mutex::default(),
         });
         self.known.send_modify(|known| known.state = Some(state));
         Ok(())
-    }
-
-    async fn count(&self, layout: &Layout, limit: Duration) -> Result<u64, Failure> {
-        let count = query::sample(layout, 0, 0, &json!(false));
-        let counted = self.elastic.search_one(count, limit).await?;
-        total(&counted).ok_or_else(|| Failure::answer("hits.total"))
     }
 
     /// What is known of the index, once something is.
@@ -181,7 +180,7 @@ impl Inner {
                 ..
             } => Err(problem.into()),
             Known { .. } => {
-                let shown = self.elastic.shown();
+                let shown = self.engine.shown();
                 Err(StoreError::Unreachable(format!(
                     "{shown}: its words are being counted; try again"
                 )))
@@ -189,10 +188,10 @@ impl Inner {
         }
     }
 
-    /// How long one request of a search may take.
-    fn limit(&self, patience: Option<Duration>) -> Duration {
-        let limit = self.elastic.timeout();
-        patience.map_or(limit, |patience| patience.min(limit))
+    /// The time that the requests of one step of a search share.
+    fn deadline(&self, patience: Option<Duration>) -> Deadline {
+        let limit = self.engine.timeout();
+        Deadline::within(patience.unwrap_or(2 * limit), limit)
     }
 
     /// Reads how many tools have these terms, each with the word that it was, as far as it is not known.
@@ -205,36 +204,43 @@ impl Inner {
         if state.sketch.is_exact() {
             return Ok(());
         }
-        let mut asked = HashMap::new();
+        let mut asked = Vec::new();
         {
             let known = state.frequencies.lock();
             for (term, word) in terms {
-                if asked.len() < MAX_ASKED && !known.contains_key(&term) {
-                    asked.insert(term, word);
+                if !known.contains_key(&term) {
+                    asked.push((term, word));
                 }
             }
         }
+        // The rarest first: their numbers matter most, and a sample knows the least of them.
+        asked.sort_by_cached_key(|(term, _)| (state.sketch.frequency(term), term.clone()));
+        asked.truncate(MAX_ASKED);
         if asked.is_empty() {
             return Ok(());
         }
-        let counts = query::frequencies(&state.layout, &asked);
-        let answer = self.elastic.search_one(counts, limit).await?;
-        let buckets = &answer["aggregations"]["words"]["buckets"];
+        let counts = self.engine.frequencies(&state.layout, &asked, limit);
+        let counts = counts.await?;
         let mut known = state.frequencies.lock();
         // All at once: those of common words are soon asked for again.
         if known.len() > MAX_KNOWN {
             known.clear();
         }
-        for term in asked.into_keys() {
-            let count = buckets[&term]["doc_count"].as_u64();
-            let count = count.ok_or_else(|| Failure::answer("count of a word"))?;
-            known.insert(term, count);
-        }
+        known.extend(counts);
         Ok(())
     }
 }
 
 impl State {
+    /// Whether its words have to be counted again, for all that is known.
+    fn is_old(&self) -> bool {
+        match self.layout {
+            // Its generation tells.
+            Layout::Own(_) => false,
+            Layout::Mapped(_) => self.counted.elapsed() >= COUNT_EVERY,
+        }
+    }
+
     fn frequency(&self, term: &str) -> u64 {
         let known = self.frequencies.lock().get(term).copied();
         known.unwrap_or_else(|| self.sketch.frequency(term))
@@ -258,11 +264,12 @@ impl ExternalCandidates for ExternalCatalog {
 
     async fn words(&self, asked: AskedWords<'_>) -> Result<CatalogStatistics, StoreError> {
         let inner = &self.0;
+        let deadline = inner.deadline(asked.patience);
         let state = inner.state(asked.patience).await?;
         let words = words_of(asked.texts);
-        let limit = inner.limit(asked.patience);
+        let counted = inner.count_words(&state, words.clone(), deadline.left());
         // Without this the counts of the sketch are used, which are nearly the same.
-        if let Err(failure) = inner.count_words(&state, words.clone(), limit).await {
+        if let Err(failure) = counted.await {
             tracing::debug!(
                 problem = failure.reason,
                 "the words of a query were not counted"
@@ -300,20 +307,33 @@ impl ExternalCandidates for ExternalCatalog {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
+        let engine = &self.0.engine;
         let state = self.0.state(None).await?;
-        let limit = self.0.elastic.timeout();
-        let found = query::of_ids(&state.layout, ids);
-        let found = elastic::ids(&self.0.elastic.search_one(found, limit).await?);
-        let read = self.read(&state, &found, limit).await?;
+        let deadline = self.0.deadline(None);
+        let (filter, off) = (Filter::default(), SwitchedOff::default());
+        let ask = Ask {
+            what: What::Ids(ids),
+            passing: Passing {
+                filter: &filter,
+                off: &off,
+            },
+            size: ids.len(),
+        };
+        let found = engine.find(&state.layout, &[ask], deadline.left()).await?;
+        let mut numbers = Vec::new();
+        for hits in found {
+            numbers.extend(hits?.ids);
+        }
+        let read = self.read(&state, &numbers, deadline).await?;
         let mut tools: Vec<Tool> = read.into_iter().map(|read| read.tool).collect();
         tools.retain(|tool| ids.contains(&tool.id));
         Ok(tools)
     }
 
     async fn health(&self) -> Result<(), StoreError> {
-        let asked = &self.0.elastic;
-        asked.server(asked.timeout()).await?;
-        asked.layout(&self.0.settings, asked.timeout()).await?;
+        let engine = &self.0.engine;
+        engine.version(engine.timeout()).await?;
+        engine.layout(engine.timeout()).await?;
         Ok(())
     }
 
@@ -361,16 +381,30 @@ impl ExternalCatalog {
         &self,
         state: &State,
         documents: &[String],
-        limit: Duration,
+        deadline: Deadline,
     ) -> Result<Vec<ReadTool>, Failure> {
-        if documents.is_empty() {
-            return Ok(Vec::new());
-        }
-        let source = state.layout.source();
-        let read = self.0.elastic.documents(documents, &source, limit).await?;
-        let mut tools = Vec::with_capacity(read.len());
-        for (_, source) in read {
-            tools.extend(read_tool(&state.layout, source));
+        let mut tools = Vec::with_capacity(documents.len());
+        let mut parts = vec![documents];
+        while let Some(part) = parts.pop() {
+            if part.is_empty() {
+                continue;
+            }
+            let read = self
+                .0
+                .engine
+                .documents(&state.layout, part, deadline.left());
+            match read.await {
+                // Large documents come in several answers.
+                Err(failure) if failure.is_too_large && part.len() > 1 => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([second, first]);
+                }
+                read => {
+                    for document in read? {
+                        tools.extend(read_tool(&state.layout, document));
+                    }
+                }
+            }
         }
         Ok(tools)
     }
@@ -410,8 +444,18 @@ impl PushedTools for ExternalCatalog {
         &self,
         base: &Arc<Searcher>,
         query: &Query,
-    ) -> Result<Searcher, StoreError> {
-        searcher_for(self, base, query).await
+    ) -> Result<Arc<Searcher>, StoreError> {
+        let failure = match searcher_for(self, base, query).await {
+            Ok(found) => return Ok(Arc::new(found)),
+            Err(failure) => failure,
+        };
+        let may_stand_in = !matches!(failure, StoreError::Catalog(_) | StoreError::Deleted);
+        if base.is_empty() || !may_stand_in {
+            return Err(failure);
+        }
+        // What the data directory has of the catalog is better than no answer.
+        base.stand_in(format!("the tools of this machine answer: {failure}"));
+        Ok(Arc::clone(base))
     }
 
     async fn tool(&self, id: &ToolId) -> Result<Option<Tool>, StoreError> {

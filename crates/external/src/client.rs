@@ -6,13 +6,15 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{
+    AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
+};
 use reqwest::redirect::Policy;
 use reqwest::{Method, Response, Url};
 use serde_json::Value;
 use tokio::time::timeout;
 use toolscout_base::breaker::{Breaker, Permit};
-use toolscout_base::config::ExternalSettings;
+use toolscout_base::config::{ExternalIndex, ExternalProduct, ExternalSettings};
 use toolscout_base::tls::{is_loopback, root_cause};
 
 use crate::failure::{Cause, Failure};
@@ -24,12 +26,17 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of an answer that are read.
 pub const MAX_ANSWER_BYTES: usize = 64 << 20;
 
+/// The header that has a key of Qdrant.
+const API_KEY: HeaderName = HeaderName::from_static("api-key");
+
 /// What is sent with a request.
 pub enum Body {
     /// Nothing.
     None,
     /// One document.
     Json(Value),
+    /// The text of one document.
+    Text(String),
     /// Lines, each a document: `_bulk` and `_msearch`.
     Lines(String),
 }
@@ -37,6 +44,7 @@ pub enum Body {
 /// A connection to the servers of one address.
 pub struct Client {
     http: reqwest::Client,
+    product: ExternalProduct,
     servers: Vec<Arc<OneServer>>,
     /// The server that answered last.
     preferred: AtomicUsize,
@@ -63,21 +71,24 @@ impl Client {
     ///
     /// # Errors
     /// What is wrong with the address or the key.
-    pub fn new(settings: &ExternalSettings, urls: &[Url]) -> Result<Self, Failure> {
+    pub fn new(settings: &ExternalSettings, index: &ExternalIndex) -> Result<Self, Failure> {
         let refused = |reason: String| Failure::new(Cause::Key, reason);
         if let (Some(variable), None) = (settings.secret_env(), &settings.secret) {
             return Err(refused(format!(
                 "its key is missing: set the variable {variable}"
             )));
         }
+        let (product, urls) = (index.product, &index.servers);
         let mut headers = HeaderMap::new();
         if let Some(secret) = &settings.secret {
-            let value = match &settings.user {
-                Some(user) => {
+            let (header, value) = match (&settings.user, product) {
+                (Some(user), _) => {
                     let pair = format!("{user}:{}", secret.expose());
-                    format!("Basic {}", BASE64_STANDARD.encode(pair))
+                    let basic = format!("Basic {}", BASE64_STANDARD.encode(pair));
+                    (AUTHORIZATION, basic)
                 }
-                None => format!("ApiKey {}", secret.expose()),
+                (None, ExternalProduct::Qdrant) => (API_KEY, secret.expose().to_owned()),
+                (None, _) => (AUTHORIZATION, format!("ApiKey {}", secret.expose())),
             };
             let Ok(mut value) = HeaderValue::from_str(&value) else {
                 return Err(refused(
@@ -86,7 +97,7 @@ impl Client {
                 ));
             };
             value.set_sensitive(true);
-            headers.insert(AUTHORIZATION, value);
+            headers.insert(header, value);
         }
         let mut builder = toolscout_base::tls::client()
             .connect_timeout(CONNECT_TIMEOUT)
@@ -109,6 +120,7 @@ impl Client {
         }
         Ok(Client {
             http,
+            product,
             servers,
             preferred: AtomicUsize::new(0),
             shown: settings.store.to_string(),
@@ -200,6 +212,9 @@ impl Client {
         let request = match body {
             Body::None => request,
             Body::Json(json) => request.json(json),
+            Body::Text(text) => request
+                .header(CONTENT_TYPE, "application/json")
+                .body(text.clone()),
             Body::Lines(lines) => request
                 .header(CONTENT_TYPE, "application/x-ndjson")
                 .body(lines.clone()),
@@ -213,10 +228,14 @@ impl Client {
         if status.is_success() {
             return json.ok_or_else(|| Failure::answer("JSON"));
         }
-        let error = json.map(|json| json["error"].clone()).unwrap_or_default();
+        let json = json.unwrap_or_default();
+        let failure = match self.product {
+            ExternalProduct::Qdrant => Failure::of_qdrant(status, &json["status"]["error"]),
+            _ => Failure::of_status(status, &json["error"]),
+        };
         Err(Failure {
             retry_after,
-            ..Failure::of_status(status, &error)
+            ..failure
         })
     }
 }
@@ -238,7 +257,10 @@ async fn read(mut response: Response) -> Result<Vec<u8>, Failure> {
                     "its answer has more than {} MiB; ask for fewer candidates",
                     MAX_ANSWER_BYTES >> 20
                 );
-                return Err(Failure::new(Cause::Answer, reason));
+                return Err(Failure {
+                    is_too_large: true,
+                    ..Failure::new(Cause::Answer, reason)
+                });
             }
             Ok(None) => return Ok(bytes),
             Err(error) => return Err(Failure::new(Cause::Away, root_cause(&error))),

@@ -2,6 +2,7 @@
 //! used here: a document is found only after a refresh, `_bulk` answers for each item, a version that is too old is a
 //! conflict, unknown fields of a strict mapping are refused. It is no measure of the engines themselves.
 
+mod qdrant;
 mod search;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,6 +19,8 @@ use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use toolscout_base::config::ExternalProduct;
+
+pub use self::qdrant::{QdrantDouble, QdrantFault};
 
 /// Results that one search may page through, as the engines have it by default.
 const MAX_WINDOW: u64 = 10_000;
@@ -86,8 +89,8 @@ impl Double {
     /// Starts one.
     pub async fn start(product: ExternalProduct) -> Self {
         let version = match product {
-            ExternalProduct::Elasticsearch => "9.0.1",
             ExternalProduct::OpenSearch => "3.1.0",
+            _ => "9.0.1",
         };
         let shared = Arc::new(Shared {
             product,
@@ -116,8 +119,8 @@ impl Double {
     /// The address of an index, as the settings have it.
     pub fn store(&self, index: &str) -> String {
         let scheme = match self.shared.product {
-            ExternalProduct::Elasticsearch => "elasticsearch",
             ExternalProduct::OpenSearch => "opensearch",
+            _ => "elasticsearch",
         };
         format!("{scheme}+http://{}/{index}", self.address)
     }
@@ -358,13 +361,13 @@ impl Shared {
     fn root(&self) -> Value {
         let number = self.version.lock().clone();
         match self.product {
-            ExternalProduct::Elasticsearch => json!({
-                "name": "double", "version": { "number": number, "build_flavor": "default" },
-                "tagline": "You Know, for Search",
-            }),
             ExternalProduct::OpenSearch => json!({
                 "name": "double", "version": { "distribution": "opensearch", "number": number },
                 "tagline": "The OpenSearch Project: https://opensearch.org/",
+            }),
+            _ => json!({
+                "name": "double", "version": { "number": number, "build_flavor": "default" },
+                "tagline": "You Know, for Search",
             }),
         }
     }

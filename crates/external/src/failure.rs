@@ -18,7 +18,7 @@ const SOME_VARIABLE: &str = "the variable of key_env or password_env";
 pub enum Cause {
     /// No server answers, or not in time.
     Away,
-    /// It has too much to do.
+    /// It has too much to do, or could not do this now.
     Busy,
     /// It refuses the key, or the key may not do this.
     Key,
@@ -45,6 +45,8 @@ pub struct Failure {
     pub retry_after: Option<Duration>,
     /// True where the key is valid and lacks a privilege.
     pub lacks_privilege: bool,
+    /// True where less has to be asked for at a time.
+    pub is_too_large: bool,
 }
 
 impl Failure {
@@ -55,6 +57,7 @@ impl Failure {
             reason: reason.into(),
             retry_after: None,
             lacks_privilege: false,
+            is_too_large: false,
         }
     }
 
@@ -110,6 +113,38 @@ impl Failure {
             lacks_privilege: cause == Cause::Key && status == 403,
             ..Failure::new(cause, reason)
         }
+    }
+
+    /// The same of Qdrant. `error` is the member `status.error` of the body.
+    pub fn of_qdrant(status: StatusCode, error: &Value) -> Self {
+        let said = said(error);
+        let is_full = said.contains("No space left") || said.contains("disk space");
+        let renew = format!("set {SOME_VARIABLE} to a key that is valid");
+        let (cause, next_step) = match status.as_u16() {
+            401 => (Cause::Key, renew.as_str()),
+            403 => (
+                Cause::Key,
+                "give its key access to the collection: to read, or to write also to manage it",
+            ),
+            404 => (
+                Cause::Missing,
+                "check the collection in the address, or fill it with `toolscout external write`",
+            ),
+            429 => (Cause::Busy, "it is asked again later"),
+            _ if is_full => (
+                Cause::ReadOnly,
+                "free disk space on its machines; nothing is lost, and the next write goes on",
+            ),
+            400..=499 => (
+                Cause::Request,
+                "`toolscout external check` compares its fields",
+            ),
+            // One request failed, and the next one may be answered.
+            500 => (Cause::Busy, "look at its own log"),
+            _ => (Cause::Away, "look at its own log"),
+        };
+        let reason = format!("status {}: {said}; {next_step}", status.as_u16());
+        Failure::new(cause, reason)
     }
 
     /// The same with the name of the variable that has the key.

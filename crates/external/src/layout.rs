@@ -4,25 +4,29 @@
 //! are separated by spaces, so that the engine's words are exactly ours, and one field of vectors for each view of
 //! each embedder. Of an index that somebody else fills, the owner names the fields ([`FieldMapping`]).
 
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use serde_json::{Map, Value, json};
-use toolscout_base::config::{ExternalProduct, FieldMapping};
-use toolscout_index::pushdown::{Footprint, STEPS_PER_WEIGHT};
-use toolscout_index::{Embedder, LexicalSettings, Tool};
+use serde_json::{Value, json};
+use toolscout_base::config::FieldMapping;
+use toolscout_index::{Embedder, Tool, ToolId};
 
 use crate::failure::{Cause, Failure};
 
 /// Changes whenever the fields do, so that an index of another version is written anew.
 const FORMAT: u64 = 1;
-/// Repeats of a term in a document at most.
-const MAX_REPEATS: u32 = 64;
-/// Bytes of the text of terms at most: some ten thousand words.
-const MAX_TERMS_BYTES: usize = 1 << 20;
 /// The field of the terms.
 pub const TERMS: &str = "terms";
-/// The name of the similarity with our parameters of BM25.
-const SIMILARITY: &str = "toolscout";
+
+/// What tools are grouped by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Label {
+    /// Their server.
+    Server,
+    /// Their tags.
+    Tag,
+}
 
 /// How the documents of an index are read.
 #[derive(Clone, Debug, PartialEq)]
@@ -128,130 +132,10 @@ impl Own {
         }
         Ok(Some((Own { embedders }, generation)))
     }
-
-    /// The body that creates an index.
-    pub fn index(
-        &self,
-        product: ExternalProduct,
-        lexical: &LexicalSettings,
-        identity: &str,
-    ) -> Value {
-        let keyword = || json!({ "type": "keyword" });
-        let stored = || json!({ "type": "keyword", "index": false, "doc_values": false });
-        let mut properties = Map::new();
-        for field in [
-            "id", "server", "tags", "kind", "name_key", "full_key", "hash",
-        ] {
-            properties.insert(field.to_owned(), keyword());
-        }
-        for field in ["read_only", "destructive"] {
-            properties.insert(field.to_owned(), json!({ "type": "boolean" }));
-        }
-        // The whole definition is read, and never searched.
-        properties.insert("tool".to_owned(), stored());
-        // The analyzer `whitespace` takes each word as it is, so the words are our terms.
-        properties.insert(
-            TERMS.to_owned(),
-            json!({
-                "type": "text", "analyzer": "whitespace", "index_options": "freqs", "similarity": SIMILARITY,
-            }),
-        );
-        for embedder in &self.embedders {
-            for field in &embedder.fields {
-                properties.insert(field.clone(), vector_field(product, embedder.dimensions));
-            }
-            if let Some(kept) = &embedder.kept {
-                properties.insert(kept.clone(), stored());
-            }
-        }
-        let mut settings = json!({
-            "similarity": { SIMILARITY: { "type": "BM25", "k1": lexical.k1, "b": lexical.b } },
-        });
-        if product == ExternalProduct::OpenSearch && !self.embedders.is_empty() {
-            settings["knn"] = true.into();
-        }
-        // Strict, so that a field of a later version is refused and not guessed.
-        json!({
-            "settings": { "index": settings },
-            "mappings": {
-                "dynamic": "strict",
-                "_meta": self.meta(identity, 0),
-                "properties": properties,
-            },
-        })
-    }
 }
 
-/// A field of vectors that can be searched.
-fn vector_field(product: ExternalProduct, dimensions: usize) -> Value {
-    match product {
-        // `cosine`, since our vectors of length 1 are rounded.
-        ExternalProduct::Elasticsearch => json!({
-            "type": "dense_vector", "dims": dimensions, "index": true, "similarity": "cosine",
-            "index_options": { "type": "int8_hnsw" },
-        }),
-        ExternalProduct::OpenSearch => json!({
-            "type": "knn_vector", "dimension": dimensions,
-            "method": { "name": "hnsw", "engine": "lucene", "space_type": "cosinesimil" },
-        }),
-    }
-}
-
-/// A document of an index that toolscout writes.
-pub fn document(
-    tool: &Tool,
-    json: &str,
-    hash: &str,
-    footprint: &Footprint,
-    vectors: &[(&KeptEmbedder, &[Vec<f32>])],
-) -> Value {
-    let [name_key, full_key] = &footprint.name_keys;
-    let mut document = json!({
-        "id": tool.id.as_str(),
-        "server": tool.id.server(),
-        "tags": tool.tags,
-        "kind": tool.kind.as_str(),
-        "read_only": footprint.read_only,
-        "destructive": footprint.destructive,
-        "name_key": name_key,
-        "full_key": full_key,
-        "hash": hash,
-        "tool": json,
-        TERMS: terms_text(footprint),
-    });
-    for (embedder, views) in vectors {
-        for (field, vector) in embedder.fields.iter().zip(*views) {
-            // A text without a known word has no direction, which `cosine` refuses.
-            if vector.iter().any(|number| *number != 0.0) {
-                document[field] = json!(vector);
-            }
-        }
-        if let Some(kept) = &embedder.kept {
-            let encoded: Vec<String> = views.iter().map(|vector| encoded(vector)).collect();
-            document[kept] = json!(encoded);
-        }
-    }
-    document
-}
-
-/// The terms of a tool, each as often as it weighs.
-fn terms_text(footprint: &Footprint) -> String {
-    let mut text = String::new();
-    for (term, steps) in &footprint.analysis.terms {
-        let weight = (*steps as f32 / STEPS_PER_WEIGHT).round() as u32;
-        // Repeated, since the engine counts how often a word is in a text.
-        for _ in 0..weight.clamp(1, MAX_REPEATS) {
-            if text.len() + term.len() >= MAX_TERMS_BYTES {
-                return text;
-            }
-            text.push_str(term);
-            text.push(' ');
-        }
-    }
-    text
-}
-
-fn encoded(vector: &[f32]) -> String {
+/// Bytes of a vector as text.
+pub fn encoded(vector: &[f32]) -> String {
     let bytes: Vec<u8> = vector
         .iter()
         .flat_map(|number| number.to_le_bytes())
@@ -314,6 +198,16 @@ impl Layout {
         }
     }
 
+    /// The field of a label; `None` if the documents have none.
+    pub fn label(&self, label: Label) -> Option<&str> {
+        match (self, label) {
+            (Layout::Own(_), Label::Server) => Some("server"),
+            (Layout::Own(_), Label::Tag) => Some("tags"),
+            (Layout::Mapped(fields), Label::Server) => fields.server.as_deref(),
+            (Layout::Mapped(fields), Label::Tag) => fields.tags.as_deref(),
+        }
+    }
+
     /// The tool of a document; `None` for a document that is none.
     pub fn tool(&self, source: &Value) -> Option<Tool> {
         match self {
@@ -354,9 +248,38 @@ pub fn at<'a>(source: &'a Value, field: &str) -> &'a Value {
     }
     let mut value = source;
     for part in field.split('.') {
+        // The rest of the path is a sub-field, which a document has under the name of its field.
+        if value.is_string() || value.is_array() {
+            break;
+        }
         value = &value[part];
     }
     value
+}
+
+/// The names of tools by their servers. An id that is none is left out: no tool has it.
+pub fn servers_of<'a>(ids: impl Iterator<Item = &'a str>) -> BTreeMap<String, Vec<String>> {
+    let mut servers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for id in ids.filter_map(|id| ToolId::parse(id).ok()) {
+        let names = servers.entry(id.server().to_owned()).or_default();
+        names.push(id.name().to_owned());
+    }
+    servers
+}
+
+/// The fields of an embedder's vectors; none if the index has none of it.
+pub fn vector_fields(layout: &Layout, embedder: &str, length: usize) -> Vec<String> {
+    match layout {
+        Layout::Own(own) => {
+            let is_it = |kept: &&KeptEmbedder| kept.id == embedder && kept.dimensions == length;
+            let kept = own.embedders.iter().find(is_it);
+            kept.map(|kept| kept.fields.clone()).unwrap_or_default()
+        }
+        Layout::Mapped(fields) => match (&fields.vector, &fields.vector_embedder) {
+            (Some(field), Some(of)) if of == embedder => vec![field.clone()],
+            _ => Vec::new(),
+        },
+    }
 }
 
 fn text_at(source: &Value, field: &str) -> Option<String> {

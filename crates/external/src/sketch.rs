@@ -3,15 +3,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use toolscout_index::language::Language;
 use toolscout_index::pushdown::{CatalogStatistics, Footprint, NearWord};
 use toolscout_index::{Tool, Weights};
 
-use crate::elastic::{Elastic, total};
+use crate::engine::{Engine, Which};
 use crate::failure::Failure;
 use crate::layout::Layout;
-use crate::query;
 
 /// Tools that are counted at most: as many as the engines let a search page through.
 pub const MAX_COUNTED: usize = 10_000;
@@ -43,25 +42,32 @@ impl Sketch {
     /// # Errors
     /// Every [`Failure`].
     pub async fn read(
-        elastic: &Elastic,
+        engine: &dyn Engine,
         layout: &Layout,
         weights: &Weights,
     ) -> Result<Self, Failure> {
         // This is no part of a search, so it may take longer than one.
-        let limit = 10 * elastic.timeout();
-        let mut sketch = Sketch::default();
-        let source = json!(layout.source());
+        let limit = 10 * engine.timeout();
+        let mut sketch = Sketch {
+            total: engine.count(layout, Which::All, limit).await?,
+            ..Sketch::default()
+        };
+        let (mut from, mut size) = (None, PAGE);
         while sketch.counted < MAX_COUNTED as u64 {
-            let from = sketch.counted as usize;
-            let search = query::sample(layout, from, PAGE.min(MAX_COUNTED - from), &source);
-            let answer = elastic.search_one(search, limit).await?;
-            sketch.total = total(&answer).ok_or_else(|| Failure::answer("hits.total"))?;
-            let hits = answer["hits"]["hits"].as_array();
-            let hits = hits.map(Vec::as_slice).unwrap_or_default();
-            for hit in hits {
-                sketch.add_document(layout, &hit["_source"], weights);
+            let wanted = size.min(MAX_COUNTED - sketch.counted as usize);
+            let page = match engine.sample(layout, from.as_ref(), wanted, limit).await {
+                // Large documents come in smaller pages.
+                Err(failure) if failure.is_too_large && size > 1 => {
+                    size = (size / 4).max(1);
+                    continue;
+                }
+                page => page?,
+            };
+            for document in &page.documents {
+                sketch.add_document(layout, document, weights);
             }
-            if hits.len() < PAGE {
+            from = page.next;
+            if from.is_none() {
                 break;
             }
         }

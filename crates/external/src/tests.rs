@@ -1,16 +1,18 @@
 //! The suite that any engine has to pass, and what happens when one fails.
 //!
-//! The suite runs against the double, and against a real server if `TOOLSCOUT_TEST_ELASTICSEARCH` or
-//! `TOOLSCOUT_TEST_OPENSEARCH` has the address of one, such as `elasticsearch+http://127.0.0.1:9200`.
+//! The suite runs against the doubles, and against a real server if `TOOLSCOUT_TEST_ELASTICSEARCH`,
+//! `TOOLSCOUT_TEST_OPENSEARCH` or `TOOLSCOUT_TEST_QDRANT` has the address of one, such as
+//! `elasticsearch+http://127.0.0.1:9200`.
 
 mod failures;
+mod pgvector;
+mod qdrant;
 mod quality;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
@@ -21,12 +23,17 @@ use toolscout_index::pushdown::ExternalCandidates;
 use toolscout_index::{Catalog, DataDir, Filter, Kind, Options, Query, Searcher, Tool, ToolId};
 use toolscout_state::shared::{PageOf, PushedTools};
 
-use crate::client::Body;
-use crate::double::Double;
-use crate::{Elastic, ExternalCatalog, write};
+use crate::double::{Double, QdrantDouble};
+use crate::{ExternalCatalog, open, write};
 
 const PRODUCTS: [ExternalProduct; 2] =
     [ExternalProduct::Elasticsearch, ExternalProduct::OpenSearch];
+/// The variables with the addresses of servers.
+const VARIABLES: [&str; 3] = [
+    "TOOLSCOUT_TEST_ELASTICSEARCH",
+    "TOOLSCOUT_TEST_OPENSEARCH",
+    "TOOLSCOUT_TEST_QDRANT",
+];
 
 const REQUESTS: [&str; 8] = [
     "send a message to a friend",
@@ -102,20 +109,36 @@ fn opened(settings: ExternalSettings) -> ExternalCatalog {
 }
 
 async fn written(settings: &ExternalSettings, searcher: &Arc<Searcher>) -> crate::Written {
-    let elastic = Elastic::new(settings).unwrap();
-    write(&elastic, searcher, |_, _| ()).await.unwrap()
+    let engine = open(settings).unwrap();
+    write(engine.as_ref(), searcher, |_, _| ()).await.unwrap()
+}
+
+/// Doubles that run until they are dropped.
+#[derive(Default)]
+struct Doubles {
+    elastic: Vec<Double>,
+    qdrant: Vec<QdrantDouble>,
 }
 
 /// Where a test of the suite runs: the doubles, and real servers if there are any.
-async fn places(test: &str) -> (Vec<Double>, Vec<String>) {
+async fn places(test: &str) -> (Doubles, Vec<String>) {
     let index = format!("toolscout-suite-{test}");
-    let (mut doubles, mut stores) = (Vec::new(), Vec::new());
+    let (mut doubles, mut stores) = (Doubles::default(), Vec::new());
     for product in PRODUCTS {
         let double = Double::start(product).await;
         stores.push(double.store(&index));
-        doubles.push(double);
+        doubles.elastic.push(double);
     }
-    for variable in ["TOOLSCOUT_TEST_ELASTICSEARCH", "TOOLSCOUT_TEST_OPENSEARCH"] {
+    let double = QdrantDouble::start().await;
+    stores.push(double.store(&index));
+    doubles.qdrant.push(double);
+    stores.extend(real_places(&index).await);
+    (doubles, stores)
+}
+
+async fn real_places(index: &str) -> Vec<String> {
+    let mut stores = Vec::new();
+    for variable in VARIABLES {
         if let Ok(address) = std::env::var(variable) {
             let store = format!("{}/{index}", address.trim_end_matches('/'));
             // An earlier run has written another catalog.
@@ -124,17 +147,22 @@ async fn places(test: &str) -> (Vec<Double>, Vec<String>) {
             stores.push(store);
         }
     }
-    (doubles, stores)
+    stores
 }
 
 async fn clear(store: &str) {
-    let elastic = Elastic::new(&settings(store)).unwrap();
+    let engine = open(&settings(store)).unwrap();
     let limit = Duration::from_secs(30);
-    for index in elastic.physical(limit).await.unwrap() {
-        let deleted = elastic
-            .client
-            .ask(Method::DELETE, &index.name, &Body::None, limit);
-        deleted.await.unwrap();
+    let address = settings(store).store.read().unwrap();
+    let all = engine.writable().unwrap().physical(limit).await.unwrap();
+    for index in all {
+        let name = match address.product {
+            ExternalProduct::Qdrant => format!("collections/{}", index.name),
+            _ => index.name,
+        };
+        let url = address.servers[0].join(&name).unwrap();
+        let deleted = reqwest::Client::new().delete(url).send().await.unwrap();
+        assert!(deleted.status().is_success(), "{name}");
     }
 }
 
@@ -193,6 +221,8 @@ async fn lists(external: &ExternalCatalog, whole: &Catalog) {
             break;
         }
     }
+    // Qdrant has an order of its own.
+    listed.sort_unstable();
     assert_eq!(listed, all);
     let part = PageOf {
         limit: 100,
@@ -252,10 +282,7 @@ async fn changes(store: &str, folder: &TempDir) {
     let store = format!("{store}-2");
     let settings = settings(&store);
     let mut all = tools(6);
-    let name = format!(
-        "changes-{}",
-        store.len() + usize::from(store.starts_with('o'))
-    );
+    let name = format!("changes-{}", &blake3::hash(store.as_bytes()).to_hex()[..8]);
     let own = catalog(folder, &name, &all);
     let first = written(&settings, &own.searcher()).await;
     let mut writer = own.writer().unwrap();
@@ -277,11 +304,8 @@ async fn changes(store: &str, folder: &TempDir) {
     let other = written(&settings, &own.searcher()).await;
     assert!(other.is_new && other.index != first.index, "{other:?}");
     // The old one is gone, and the alias stands for the new one alone.
-    let (_, generation) = Elastic::new(&settings)
-        .unwrap()
-        .layout(&settings, Duration::from_secs(5))
-        .await
-        .unwrap();
+    let engine = open(&settings).unwrap();
+    let (_, generation) = engine.layout(Duration::from_secs(5)).await.unwrap();
     assert_eq!(generation, own.searcher().generation());
 }
 
@@ -456,6 +480,10 @@ async fn an_index_that_somebody_else_fills_is_read_by_its_fields() {
             let found = external.searcher_for(&base, &query).await.unwrap();
             assert_eq!(hits(&found, &query)[0].0, wanted, "{request}");
         }
+        let only = Filter::from_iter([ToolId::parse("it/printer").unwrap()]);
+        let query = Query::new("add a driver").k(5).filter(only);
+        let found = external.searcher_for(&base, &query).await.unwrap();
+        assert_eq!(hits(&found, &query).len(), 1);
         let id = ToolId::parse("it/vpn").unwrap();
         let tool = PushedTools::tool(&external, &id).await.unwrap().unwrap();
         assert_eq!(tool.title.as_deref(), Some("Connect to the VPN"));
@@ -468,12 +496,12 @@ async fn an_index_that_somebody_else_fills_is_read_by_its_fields() {
         assert_eq!(external.page(&page).await.unwrap().tools.len(), 2);
         mapped_lists(&external, &settings).await;
         let before = double.requests().len();
-        let elastic = Elastic::new(&ExternalSettings {
+        let engine = open(&ExternalSettings {
             fields: None,
             ..settings.clone()
         })
         .unwrap();
-        let refused = write(&elastic, &base, |_, _| ()).await.unwrap_err();
+        let refused = write(engine.as_ref(), &base, |_, _| ()).await.unwrap_err();
         assert!(refused.reason.contains("name another index"), "{refused}");
         assert!(
             double.requests()[before..]

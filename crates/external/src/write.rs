@@ -8,25 +8,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
 use tokio::time::sleep;
-use toolscout_index::pushdown::{embed_views, footprints};
+use toolscout_index::pushdown::{Footprint, embed_views, footprints};
 use toolscout_index::{Embedder, OwnerTexts, Searcher, Tool};
 
-use crate::client::Body;
-use crate::elastic::{Elastic, Physical, checked_response, next_page};
+use crate::engine::{Change, Engine, NewDocument, Physical, Sent, Writable};
 use crate::failure::{Cause, Failure};
-use crate::layout::{Layout, Own, document};
-use crate::query;
+use crate::layout::Own;
 
 /// Documents and bytes of one request.
 const MAX_BATCH: usize = 500;
 const MAX_BATCH_BYTES: usize = 4 << 20;
 /// Tools that are embedded at a time.
 const CHUNK: usize = 256;
-/// Documents whose hashes are read by one request.
-const PAGE: usize = 5000;
 /// What one request may take.
 const LIMIT: Duration = Duration::from_secs(60);
 /// How often what the engine puts off is sent again, and the pause before, which doubles.
@@ -54,44 +48,61 @@ pub struct Written {
 }
 
 /// Writes a snapshot of a catalog into the index of an address. `progress` is told how many of the changes were made.
+/// It may be dropped at any time: the next call goes on from there.
 ///
 /// # Errors
 /// The [`Failure`] that ended it. What was written stays, and the next call goes on from there. Until all is written,
 /// a new index does not stand for the old one, and an old index keeps the generation that it had.
 pub async fn write(
-    elastic: &Elastic,
+    engine: &dyn Engine,
     searcher: &Arc<Searcher>,
     progress: impl Fn(usize, usize),
 ) -> Result<Written, Failure> {
-    elastic.server(LIMIT).await?;
-    let all = elastic.physical(LIMIT).await?;
-    let target = Target::of(elastic, searcher);
-    refuse_foreign(elastic, &all)?;
-    refuse_other_state(elastic, &all, searcher)?;
+    let Some(writable) = engine.writable() else {
+        let product = engine.product();
+        let reason =
+            format!("toolscout only reads {product}; write with the programs that fill it");
+        return Err(Failure::new(Cause::Request, reason).at(engine.shown()));
+    };
+    engine.version(LIMIT).await?;
+    let all = writable.physical(LIMIT).await?;
+    let target = Target::of(engine, writable, searcher);
+    refuse_foreign(engine, &all)?;
+    refuse_other_state(engine, &all, searcher)?;
     let is_new = !all.iter().any(|index| index.name == target.name);
     if is_new {
-        create(elastic, &target, searcher).await?;
+        let identity = &searcher.version().identity;
+        let lexical = &searcher.settings().lexical;
+        let schema = writable.schema(&target.own, lexical, identity);
+        writable.create(&target.name, schema, LIMIT).await?;
     }
     // A new one may have documents too: an earlier write began it and did not come to its end.
-    let known = target.known(elastic).await?;
+    let known = writable.hashes(&target.name, &target.own, LIMIT).await?;
+    let generation = searcher.generation();
     let mut writing = Writing {
-        elastic,
+        engine,
+        writable,
         target: &target,
-        generation: searcher.generation(),
+        generation,
         batch: Batch::default(),
         refused: Vec::new(),
         newer: 0,
         done: 0,
     };
     let mut written = writing.all(searcher, known, &progress).await?;
+    let newer = writable.complete(&target.name, generation, LIMIT).await?;
+    writing.newer += newer as usize;
     writing.refuse_newer()?;
-    writing.refresh().await?;
-    target.finish(elastic, &all, searcher, is_new).await?;
+    let meta = target.own.meta(&searcher.version().identity, generation);
+    let replaced = is_new.then_some(all.as_slice());
+    writable
+        .publish(&target.name, meta, replaced, LIMIT)
+        .await?;
     // Said only now, so that searches see all that the engine took.
     writing.say_refused()?;
     written.index.clone_from(&target.name);
     written.is_new = is_new;
-    written.generation = searcher.generation();
+    written.generation = generation;
     Ok(written)
 }
 
@@ -102,108 +113,29 @@ struct Target {
 }
 
 impl Target {
-    fn of(elastic: &Elastic, searcher: &Searcher) -> Self {
+    fn of(engine: &dyn Engine, writable: &dyn Writable, searcher: &Searcher) -> Self {
         let embedders = searcher.embedders();
         let own = Own::of(embedders.map(|embedder| &**embedder as &dyn Embedder));
         let identity = &searcher.version().identity;
         let lexical = &searcher.settings().lexical;
-        let schema = own.index(elastic.product(), lexical, identity);
+        let schema = writable.schema(&own, lexical, identity);
         let weights = serde_json::to_string(&lexical).unwrap_or_default();
         // Everything that documents depend on, so that the same name is the same fields.
         let hash = blake3::hash(format!("{schema}{weights}").as_bytes());
         Target {
-            name: format!("{}-{}", elastic.index(), &hash.to_hex()[..12]),
+            name: format!("{}-{}", engine.index(), &hash.to_hex()[..12]),
             own,
         }
-    }
-
-    /// The hashes of the tools that the index has, by id.
-    async fn known(&self, elastic: &Elastic) -> Result<HashMap<String, String>, Failure> {
-        let path = format!("{}/_refresh", self.name);
-        elastic
-            .client
-            .ask(Method::POST, &path, &Body::None, LIMIT)
-            .await?;
-        let mut known = HashMap::new();
-        let mut after = None;
-        let path = format!("{}/_search", self.name);
-        loop {
-            let layout = Layout::Own(self.own.clone());
-            let all = json!({ "match_all": {} });
-            let source = json!(["id", "hash"]);
-            let page = query::page(&layout, all, after.as_ref(), PAGE, &source);
-            let page = elastic
-                .client
-                .ask(Method::POST, &path, &Body::Json(page), LIMIT)
-                .await?;
-            // What some of its shards do not tell would be written again, and never be removed.
-            let page = checked_response(page).map_err(|failure| failure.at(elastic.shown()))?;
-            let hits = page["hits"]["hits"].as_array();
-            let hits = hits.ok_or_else(|| Failure::answer("hits"))?;
-            for hit in hits {
-                let source = &hit["_source"];
-                if let (Some(id), Some(hash)) = (source["id"].as_str(), source["hash"].as_str()) {
-                    known.insert(id.to_owned(), hash.to_owned());
-                }
-            }
-            let next = next_page(hits)?;
-            if hits.len() < PAGE {
-                return Ok(known);
-            }
-            if next == after {
-                return Err(Failure::answer("next page"));
-            }
-            after = next;
-        }
-    }
-
-    /// Says which generation the index has, and lets the alias stand for it.
-    async fn finish(
-        &self,
-        elastic: &Elastic,
-        before: &[Physical],
-        searcher: &Searcher,
-        is_new: bool,
-    ) -> Result<(), Failure> {
-        let identity = &searcher.version().identity;
-        let meta = self.own.meta(identity, searcher.generation());
-        let path = format!("{}/_mapping", self.name);
-        let body = Body::Json(json!({ "_meta": meta }));
-        elastic.client.ask(Method::PUT, &path, &body, LIMIT).await?;
-        if !is_new {
-            return Ok(());
-        }
-        // One request, so that the alias always stands for one index.
-        let mut actions = vec![json!({ "add": { "index": self.name, "alias": elastic.index() } })];
-        for old in before {
-            actions.push(json!({ "remove_index": { "index": old.name } }));
-        }
-        let body = Body::Json(json!({ "actions": actions }));
-        match elastic
-            .client
-            .ask(Method::POST, "_aliases", &body, LIMIT)
-            .await
-        {
-            // Sent twice, since the first answer did not come: the old index is gone, and that is what was wanted.
-            Err(failure) if failure.is_missing() && self.is_alone(elastic).await? => Ok(()),
-            outcome => outcome.map(drop),
-        }
-    }
-
-    /// Whether the alias stands for this index, and for no other.
-    async fn is_alone(&self, elastic: &Elastic) -> Result<bool, Failure> {
-        let all = elastic.physical(LIMIT).await?;
-        Ok(matches!(all.as_slice(), [only] if only.name == self.name))
     }
 }
 
 /// An index that toolscout has not written is not replaced.
-fn refuse_foreign(elastic: &Elastic, all: &[Physical]) -> Result<(), Failure> {
+fn refuse_foreign(engine: &dyn Engine, all: &[Physical]) -> Result<(), Failure> {
     for index in all {
         let name = &index.name;
-        let problem = if name == elastic.index() {
+        let problem = if name == engine.index() {
             "is an index, and not an alias that toolscout made"
-        } else if index.mappings["_meta"]["toolscout"].is_null() {
+        } else if index.meta["toolscout"].is_null() {
             "was not written by toolscout"
         } else {
             continue;
@@ -211,21 +143,21 @@ fn refuse_foreign(elastic: &Elastic, all: &[Physical]) -> Result<(), Failure> {
         let reason = format!(
             "{name} {problem}; name another index in the address, or use mode = \"read\" with fields"
         );
-        return Err(Failure::new(Cause::Request, reason).at(elastic.shown()));
+        return Err(Failure::new(Cause::Request, reason).at(engine.shown()));
     }
     Ok(())
 }
 
 /// An index of another catalog, or of a newer state of this one, is not replaced.
 fn refuse_other_state(
-    elastic: &Elastic,
+    engine: &dyn Engine,
     all: &[Physical],
     searcher: &Searcher,
 ) -> Result<(), Failure> {
     let (own, generation) = (&searcher.version().identity, searcher.generation());
     for index in all {
         let name = &index.name;
-        let (identity, written) = Own::written_by(&index.mappings["_meta"]);
+        let (identity, written) = Own::written_by(&index.meta);
         let reason = if identity != own.as_str() {
             format!(
                 "{name} was written from another catalog; name another index in the address, or delete {name} so that \
@@ -240,28 +172,15 @@ fn refuse_other_state(
         } else {
             continue;
         };
-        return Err(Failure::new(Cause::Request, reason).at(elastic.shown()));
+        return Err(Failure::new(Cause::Request, reason).at(engine.shown()));
     }
     Ok(())
 }
 
-async fn create(elastic: &Elastic, target: &Target, searcher: &Searcher) -> Result<(), Failure> {
-    let identity = &searcher.version().identity;
-    let lexical = &searcher.settings().lexical;
-    let body = Body::Json(target.own.index(elastic.product(), lexical, identity));
-    match elastic
-        .client
-        .ask(Method::PUT, &target.name, &body, LIMIT)
-        .await
-    {
-        Err(failure) if failure.reason.contains("resource_already_exists_exception") => Ok(()),
-        outcome => outcome.map(drop),
-    }
-}
-
 /// A write under way.
 struct Writing<'a> {
-    elastic: &'a Elastic,
+    engine: &'a dyn Engine,
+    writable: &'a dyn Writable,
     target: &'a Target,
     generation: u64,
     batch: Batch,
@@ -272,10 +191,10 @@ struct Writing<'a> {
     done: usize,
 }
 
-/// Changes that are not sent yet: each an action, and its document.
+/// Changes that are not sent yet.
 #[derive(Default)]
 struct Batch {
-    changes: Vec<(String, Option<String>)>,
+    changes: Vec<Change>,
     bytes: usize,
 }
 
@@ -298,16 +217,17 @@ impl Writing<'_> {
         }
         let all = changed.len() + known.len();
         for chunk in changed.chunks(CHUNK) {
-            let (documents, searcher) = (chunk.to_vec(), Arc::clone(searcher));
+            let (documents, of) = (chunk.to_vec(), Arc::clone(searcher));
             let own = self.target.own.clone();
             // Embedding computes.
-            let made =
-                tokio::task::spawn_blocking(move || documents_of(&documents, &searcher, &own));
+            let made = tokio::task::spawn_blocking(move || Made::of(documents, &of, &own));
             let made = made
                 .await
                 .map_err(|error| Failure::new(Cause::Request, error.to_string()))??;
-            for (id, document) in made {
-                self.add("index", &id, Some(document)).await?;
+            for (place, (tool, _)) in chunk.iter().enumerate() {
+                let (own, generation) = (&self.target.own, self.generation);
+                let document = made.document(place, own, searcher, generation, self.writable);
+                self.add(tool.id.to_string(), Some(document)).await?;
                 progress(self.done, all);
             }
             written.written += chunk.len();
@@ -315,7 +235,7 @@ impl Writing<'_> {
         // Those that are left are no longer in the catalog.
         written.removed = known.len();
         for id in known.into_keys() {
-            self.add("delete", &id, None).await?;
+            self.add(id, None).await?;
             progress(self.done, all);
         }
         self.flush().await?;
@@ -334,7 +254,7 @@ impl Writing<'_> {
              catalog, stop one of them, and if the data directory was restored from a copy, delete the index {name} and \
              write again"
         );
-        Err(Failure::new(Cause::Request, reason).at(self.elastic.shown()))
+        Err(Failure::new(Cause::Request, reason).at(self.engine.shown()))
     }
 
     /// Names the first of the tools that the engine refuses.
@@ -345,24 +265,12 @@ impl Writing<'_> {
         }
         let first = self.refused[..count.min(MAX_NAMED)].join("; ");
         let reason = format!("it refuses {count} of the changes, and has the others: {first}");
-        Err(Failure::new(Cause::Request, reason).at(self.elastic.shown()))
+        Err(Failure::new(Cause::Request, reason).at(self.engine.shown()))
     }
 
-    async fn add(
-        &mut self,
-        action: &str,
-        id: &str,
-        document: Option<String>,
-    ) -> Result<(), Failure> {
-        // The engine refuses a change of an older generation than it has, and takes one of the same again.
-        let header = json!({ action: {
-            // Ids of tools may be longer than those of documents.
-            "_id": hex::encode(&blake3::hash(id.as_bytes()).as_bytes()[..16]),
-            "version": self.generation.max(1), "version_type": "external_gte",
-        } });
-        let header = header.to_string();
-        self.batch.bytes += header.len() + document.as_ref().map_or(0, String::len) + 2;
-        self.batch.changes.push((header, document));
+    async fn add(&mut self, id: String, document: Option<String>) -> Result<(), Failure> {
+        self.batch.bytes += id.len() + document.as_ref().map_or(0, String::len);
+        self.batch.changes.push(Change { id, document });
         if self.batch.changes.len() >= MAX_BATCH || self.batch.bytes >= MAX_BATCH_BYTES {
             self.flush().await?;
         }
@@ -376,8 +284,15 @@ impl Writing<'_> {
         let mut tries = 0;
         while !changes.is_empty() {
             tries += 1;
-            let last = match self.send(&changes).await {
-                Ok(Sent { put_off, reason }) => {
+            let (name, generation) = (&self.target.name, self.generation);
+            let sent = self.writable.send(name, generation, &changes, LIMIT).await;
+            let last = match sent {
+                Ok(sent) => {
+                    self.refused.extend(sent.refused);
+                    self.newer += sent.newer;
+                    let Sent {
+                        put_off, reason, ..
+                    } = sent;
                     self.done += changes.len() - put_off.len();
                     // What the engine took is not sent again.
                     let mut left = Vec::with_capacity(put_off.len());
@@ -387,7 +302,7 @@ impl Writing<'_> {
                         }
                     }
                     changes = left;
-                    Failure::new(Cause::Busy, reason).at(self.elastic.shown())
+                    Failure::new(Cause::Busy, reason).at(self.engine.shown())
                 }
                 Err(failure) if failure.may_pass() => failure,
                 Err(failure) => return Err(failure),
@@ -409,108 +324,71 @@ impl Writing<'_> {
         }
         Ok(())
     }
-
-    async fn send(&mut self, changes: &[(String, Option<String>)]) -> Result<Sent, Failure> {
-        let mut lines = String::new();
-        for (action, document) in changes {
-            lines.push_str(action);
-            lines.push('\n');
-            if let Some(document) = document {
-                lines.push_str(document);
-                lines.push('\n');
-            }
-        }
-        let path = format!("{}/_bulk", self.target.name);
-        let answer = self
-            .elastic
-            .client
-            .ask(Method::POST, &path, &Body::Lines(lines), LIMIT)
-            .await?;
-        let items = answer["items"]
-            .as_array()
-            .filter(|items| items.len() == changes.len());
-        let items = items.ok_or_else(|| Failure::answer("item for each change"))?;
-        let mut sent = Sent::default();
-        for (place, item) in items.iter().enumerate() {
-            let outcome = item.as_object().and_then(|item| item.iter().next());
-            let action = outcome.map(|(action, _)| action.as_str());
-            let outcome = outcome.map_or(&Value::Null, |(_, outcome)| outcome);
-            let status = outcome["status"].as_u64().unwrap_or_default() as u16;
-            match status {
-                200..=299 => continue,
-                // A document that is gone already. Of `index` it would be the whole index.
-                404 if action == Some("delete") => continue,
-                409 => {
-                    self.newer += 1;
-                    continue;
-                }
-                _ => {}
-            }
-            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            let failure = Failure::of_status(status, &outcome["error"]);
-            match failure.cause {
-                Cause::Busy | Cause::Away => {
-                    sent.put_off.insert(place);
-                    sent.reason = failure.reason;
-                }
-                Cause::ReadOnly | Cause::Key | Cause::Missing => {
-                    return Err(failure.at(self.elastic.shown()));
-                }
-                _ => self.refused.push(failure.reason),
-            }
-        }
-        Ok(sent)
-    }
-
-    async fn refresh(&self) -> Result<(), Failure> {
-        let path = format!("{}/_refresh", self.target.name);
-        self.elastic
-            .client
-            .ask(Method::POST, &path, &Body::None, LIMIT)
-            .await?;
-        Ok(())
-    }
 }
 
-/// What the engine did with a batch.
-#[derive(Default)]
-struct Sent {
-    /// The places of changes to send again.
-    put_off: std::collections::HashSet<usize>,
-    reason: String,
+/// What the documents of some tools are made of, in the order of the tools.
+struct Made {
+    /// Each tool with its hash.
+    tools: Vec<(Arc<Tool>, String)>,
+    json: Vec<String>,
+    footprints: Vec<Footprint>,
+    /// The vectors of all tools by each embedder.
+    vectors: Vec<Vec<Vec<Vec<f32>>>>,
 }
 
-/// The documents of these tools, each with the id of its tool.
-fn documents_of(
-    tools: &[(Arc<Tool>, String)],
-    searcher: &Searcher,
-    own: &Own,
-) -> Result<Vec<(String, String)>, Failure> {
-    let mut plain = Vec::with_capacity(tools.len());
-    for (tool, _) in tools {
-        // What the owner says of a tool is no part of it, and stays in the catalog.
-        plain.push(Tool {
-            owner_texts: OwnerTexts::default(),
-            ..Tool::clone(tool)
-        });
-    }
-    let plain: Vec<&Tool> = plain.iter().collect();
-    let footprints = footprints(&plain, &searcher.settings().lexical.weights);
-    let mut by_embedder = Vec::with_capacity(own.embedders.len());
-    for (embedder, kept) in searcher.embedders().zip(&own.embedders) {
-        let vectors = embed_views(embedder.as_ref(), &plain);
-        let vectors = vectors.map_err(|error| Failure::new(Cause::Request, error.to_string()))?;
-        by_embedder.push((kept, vectors));
-    }
-    let mut documents = Vec::with_capacity(tools.len());
-    for (place, (tool, hash)) in tools.iter().enumerate() {
-        let mut vectors = Vec::with_capacity(by_embedder.len());
-        for (kept, of_all) in &by_embedder {
-            vectors.push((*kept, of_all[place].as_slice()));
+impl Made {
+    fn of(
+        tools: Vec<(Arc<Tool>, String)>,
+        searcher: &Searcher,
+        own: &Own,
+    ) -> Result<Self, Failure> {
+        let mut plain = Vec::with_capacity(tools.len());
+        let mut json = Vec::with_capacity(tools.len());
+        for (tool, _) in &tools {
+            json.push(serde_json::to_string(&**tool).unwrap_or_default());
+            // What the owner says of a tool is no part of it, and stays in the catalog.
+            plain.push(Tool {
+                owner_texts: OwnerTexts::default(),
+                ..Tool::clone(tool)
+            });
         }
-        let json = serde_json::to_string(&**tool).unwrap_or_default();
-        let document = document(tool, &json, hash, &footprints[place], &vectors);
-        documents.push((tool.id.to_string(), document.to_string()));
+        let plain: Vec<&Tool> = plain.iter().collect();
+        let footprints = footprints(&plain, &searcher.settings().lexical.weights);
+        let mut vectors = Vec::with_capacity(own.embedders.len());
+        for (embedder, _) in searcher.embedders().zip(&own.embedders) {
+            let of_all = embed_views(embedder.as_ref(), &plain);
+            vectors.push(of_all.map_err(|error| Failure::new(Cause::Request, error.to_string()))?);
+        }
+        Ok(Made {
+            tools,
+            json,
+            footprints,
+            vectors,
+        })
     }
-    Ok(documents)
+
+    /// The document of one of the tools, in the form of an engine.
+    fn document(
+        &self,
+        place: usize,
+        own: &Own,
+        searcher: &Searcher,
+        generation: u64,
+        writable: &dyn Writable,
+    ) -> String {
+        let (tool, hash) = &self.tools[place];
+        let mut vectors = Vec::with_capacity(own.embedders.len());
+        for (kept, of_all) in own.embedders.iter().zip(&self.vectors) {
+            vectors.push((kept, of_all[place].as_slice()));
+        }
+        writable.document(&NewDocument {
+            tool,
+            json: &self.json[place],
+            hash,
+            footprint: &self.footprints[place],
+            vectors: &vectors,
+            lexical: &searcher.settings().lexical,
+            generation,
+        })
+    }
 }

@@ -256,11 +256,9 @@ impl PushedTools for CatalogOfStore {
         self.followed.total()
     }
 
-    async fn searcher_for(&self, base: &Arc<Searcher>, query: &Query) -> Result<Searcher> {
-        Ok(self
-            .store
-            .searcher_for(self.followed.id, base, query)
-            .await?)
+    async fn searcher_for(&self, base: &Arc<Searcher>, query: &Query) -> Result<Arc<Searcher>> {
+        let found = self.store.searcher_for(self.followed.id, base, query);
+        Ok(Arc::new(found.await?))
     }
 
     async fn tool(&self, id: &ToolId) -> Result<Option<Tool>> {

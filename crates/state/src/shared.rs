@@ -312,7 +312,7 @@ pub trait PushedTools: Send + Sync {
     fn total(&self) -> usize;
 
     /// A searcher of the tools that may be hits of a query. `base` is this node's
-    /// copy, which has all but the tools.
+    /// copy, which has all but the tools. If it has tools nevertheless, it may answer in their place.
     ///
     /// # Errors
     /// [`StoreError`]: without the store there is nothing to search.
@@ -320,7 +320,7 @@ pub trait PushedTools: Send + Sync {
         &self,
         base: &Arc<Searcher>,
         query: &Query,
-    ) -> Result<Searcher, StoreError>;
+    ) -> Result<Arc<Searcher>, StoreError>;
 
     /// The tool with this id.
     ///

@@ -24,8 +24,8 @@ const MAX_SEARCHED: usize = 16;
 const MAX_FIELD_CHARS: usize = 200;
 /// Longest name of an index: one that toolscout writes gets a suffix, and 255 bytes are the limit.
 const MAX_INDEX_BYTES: usize = 200;
-const FORM: &str = "write elasticsearch://HOST:PORT/INDEX or opensearch://HOST:PORT/INDEX, \
-                    or elasticsearch+http://HOST:PORT/INDEX without TLS";
+const FORM: &str = "write elasticsearch://HOST:PORT/INDEX, opensearch://HOST:PORT/INDEX, qdrant://HOST:PORT/COLLECTION or pgvector://HOST:PORT/DATABASE/TABLE; \
+                    without TLS, write elasticsearch+http, opensearch+http, qdrant+http or pgvector+plain before it";
 
 /// What runs there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +35,53 @@ pub enum ExternalProduct {
     Elasticsearch,
     /// OpenSearch 2 or 3.
     OpenSearch,
+    /// Qdrant.
+    Qdrant,
+    /// A table of PostgreSQL with vectors of pgvector.
+    Pgvector,
+}
+
+impl ExternalProduct {
+    /// All of them.
+    pub const ALL: [ExternalProduct; 4] = [
+        ExternalProduct::Elasticsearch,
+        ExternalProduct::OpenSearch,
+        ExternalProduct::Qdrant,
+        ExternalProduct::Pgvector,
+    ];
+
+    /// As its makers write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ExternalProduct::Elasticsearch => "Elasticsearch",
+            ExternalProduct::OpenSearch => "OpenSearch",
+            ExternalProduct::Qdrant => "Qdrant",
+            ExternalProduct::Pgvector => "PostgreSQL with pgvector",
+        }
+    }
+
+    /// What an address has behind its scheme where it speaks without TLS.
+    fn without_tls(self) -> &'static str {
+        match self {
+            ExternalProduct::Pgvector => "plain",
+            _ => "http",
+        }
+    }
+
+    /// The scheme of an address.
+    fn scheme(self) -> &'static str {
+        match self {
+            ExternalProduct::Elasticsearch => "elasticsearch",
+            ExternalProduct::OpenSearch => "opensearch",
+            ExternalProduct::Qdrant => "qdrant",
+            ExternalProduct::Pgvector => "pgvector",
+        }
+    }
+
+    fn of_scheme(scheme: &str) -> Option<Self> {
+        let mut all = ExternalProduct::ALL.into_iter();
+        all.find(|product| product.scheme() == scheme)
+    }
 }
 
 /// Who fills the index.
@@ -60,7 +107,9 @@ pub struct ExternalIndex {
     pub product: ExternalProduct,
     /// Its servers.
     pub servers: Vec<Url>,
-    /// The index, or an alias of one.
+    /// Whether it speaks with TLS.
+    pub has_tls: bool,
+    /// The index, or an alias of one; of pgvector the database and the table, with `/` between them.
     pub index: String,
 }
 
@@ -78,12 +127,18 @@ impl ExternalAddress {
         let Some((scheme, rest)) = self.0.split_once("://") else {
             bail!("it is not a URL; {FORM}");
         };
-        let (product, transport) = match scheme {
-            "elasticsearch" => (ExternalProduct::Elasticsearch, "https"),
-            "elasticsearch+http" => (ExternalProduct::Elasticsearch, "http"),
-            "opensearch" => (ExternalProduct::OpenSearch, "https"),
-            "opensearch+http" => (ExternalProduct::OpenSearch, "http"),
-            _ => bail!("it has the unknown scheme {scheme:?}; {FORM}"),
+        let (name, suffix) = scheme.split_once('+').unwrap_or((scheme, ""));
+        let product = ExternalProduct::of_scheme(name);
+        let product =
+            product.filter(|product| matches!(suffix, "") || suffix == product.without_tls());
+        let Some(product) = product else {
+            bail!("it has the unknown scheme {scheme:?}; {FORM}");
+        };
+        let has_tls = suffix.is_empty();
+        let transport = match (product, has_tls) {
+            (ExternalProduct::Pgvector, _) => "postgres",
+            (_, true) => "https",
+            (_, false) => "http",
         };
         if rest.contains(['@', '?', '#']) {
             bail!(
@@ -106,10 +161,15 @@ impl ExternalAddress {
                 servers.len()
             );
         }
-        check_index(index)?;
+        match product {
+            ExternalProduct::Qdrant => check_collection(index)?,
+            ExternalProduct::Pgvector => check_table(index, servers.len())?,
+            _ => check_index(index)?,
+        }
         Ok(ExternalIndex {
             product,
             servers,
+            has_tls,
             index: index.to_owned(),
         })
     }
@@ -122,7 +182,7 @@ impl ExternalIndex {
     }
 }
 
-/// The rules that both products have for the name of an index, without those for patterns.
+/// The rules that Elasticsearch and OpenSearch have for the name of an index, without those for patterns.
 fn check_index(index: &str) -> Result<()> {
     let legal =
         |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
@@ -132,6 +192,36 @@ fn check_index(index: &str) -> Result<()> {
             "its index {index:?} has another form than 1 to {MAX_INDEX_BYTES} small letters, digits, `-`, `_` or `.`, \
              beginning with a letter or a digit"
         );
+    }
+    Ok(())
+}
+
+/// A part of what Qdrant allows, which needs no escaping in a path.
+fn check_collection(name: &str) -> Result<()> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let begins_well = name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    if !begins_well || name.len() > MAX_INDEX_BYTES || !name.chars().all(legal) {
+        bail!(
+            "its collection {name:?} has another form than 1 to {MAX_INDEX_BYTES} letters, digits, `-`, `_` or `.`, \
+             beginning with a letter, a digit or `_`"
+        );
+    }
+    Ok(())
+}
+
+/// A database and a table, whose names are quoted later.
+fn check_table(name: &str, servers: usize) -> Result<()> {
+    let legal = |part: &str| {
+        !part.is_empty() && part.len() <= 128 && !part.contains(['"', '%', '/', '\0', '\\'])
+    };
+    let is_legal = name
+        .split_once('/')
+        .is_some_and(|(database, table)| legal(database) && table.split('.').all(legal));
+    if !is_legal {
+        bail!("its table {name:?} has another form than DATABASE/TABLE or DATABASE/SCHEMA.TABLE");
+    }
+    if servers > 1 {
+        bail!("it names {servers} servers; name one, or a proxy before them");
     }
     Ok(())
 }
@@ -251,8 +341,15 @@ impl ExternalSettings {
     }
 
     fn check(&self) -> Result<()> {
-        if let Err(problem) = self.store.read() {
-            bail!("store is {}: {problem}", self.store);
+        let index = match self.store.read() {
+            Ok(index) => index,
+            Err(problem) => bail!("store is {}: {problem}", self.store),
+        };
+        if index.product == ExternalProduct::Pgvector {
+            self.check_of_table()?;
+        }
+        if index.product == ExternalProduct::Qdrant && self.user.is_some() {
+            bail!("Qdrant knows no users; set key_env instead of user and password_env");
         }
         if self.user.is_some() != self.password_env.is_some() {
             bail!("user and password_env need each other; set both or none");
@@ -275,18 +372,37 @@ impl ExternalSettings {
                     "mode is \"write\", for which toolscout chooses the fields; remove the table fields"
                 );
             }
-            fields.check()?;
+            fields.check(index.product)?;
+        }
+        Ok(())
+    }
+
+    /// What toolscout only reads has names of columns.
+    fn check_of_table(&self) -> Result<()> {
+        if self.mode == ExternalMode::Write {
+            bail!(
+                "mode is \"write\", and toolscout only reads tables of pgvector; set it to \"read\", or use --store for \
+                 tables that toolscout writes"
+            );
+        }
+        if self.key_env.is_some() {
+            bail!("PostgreSQL knows no keys; set user and password_env instead of key_env");
+        }
+        if self.fields.is_none() {
+            bail!("the table fields is missing; name the columns of the table in it");
         }
         Ok(())
     }
 }
 
 impl FieldMapping {
-    fn check(&self) -> Result<()> {
+    fn check(&self, product: ExternalProduct) -> Result<()> {
         if self.name.is_empty() {
             bail!("fields.name is missing; name the keyword field with the name of a tool");
         }
-        if self.search.is_empty() || self.search.len() > MAX_SEARCHED {
+        // A table may have vectors alone.
+        let needs_words = product != ExternalProduct::Pgvector || self.vector.is_none();
+        if (self.search.is_empty() && needs_words) || self.search.len() > MAX_SEARCHED {
             bail!(
                 "fields.search has {} fields; name 1 to {MAX_SEARCHED} text fields",
                 self.search.len()

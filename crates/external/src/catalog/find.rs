@@ -2,17 +2,18 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
-use toolscout_index::pushdown::{Asked, ExternalCandidates, Found, NearWord, Part, VectorsByText};
-use toolscout_index::{Embedder, LexicalSettings, Searcher, ToolId};
+use toolscout_index::pushdown::{
+    Asked, CatalogStatistics, ExternalCandidates, Found, NearWord, Part, SwitchedOff, VectorsByText,
+};
+use toolscout_index::{Embedder, Filter, LexicalSettings, Searcher, ToolId};
 use toolscout_state::shared::StoreError;
 
 use super::{ExternalCatalog, ReadTool, State, words_of};
-use crate::elastic::{ids, total};
+use crate::deadline::Deadline;
+use crate::engine::{Ask, MAX_TERMS, Passing, What};
 use crate::layout::{Layout, at, kept_vectors};
-use crate::query::{self, Passing};
 
 /// Texts of a query, clauses included, for which tools are looked for, and tools for each of them at least.
 const MAX_TEXTS: usize = 12;
@@ -55,24 +56,30 @@ impl ExternalCatalog {
         asked: Asked<'_>,
     ) -> Result<Found, StoreError> {
         let inner = &self.0;
+        // The requests share the time.
+        let deadline = inner.deadline(asked.words.patience);
         let state = inner.state(asked.words.patience).await?;
-        // Two requests share the time.
-        let limit = inner.limit(asked.words.patience.map(|patience| patience / 2));
-        let searches = self.searches(&state, &asked);
-        let all: Vec<Value> = searches.iter().map(|(_, search)| search.clone()).collect();
-        let answers = inner.elastic.search(&all, limit).await?;
+        let looked_for = LookedFor::of(&state, &asked);
+        let (wanted, asks): (Vec<Wanted>, Vec<Ask<'_>>) =
+            self.asks(&state, &asked, &looked_for).into_iter().unzip();
+        // What is found has to be read within the same time.
+        let limit = match asked.words.patience {
+            Some(_) => deadline.left() / 2,
+            None => deadline.left(),
+        };
+        let answers = inner.engine.find(&state.layout, &asks, limit).await?;
         let mut found = BTreeSet::new();
         let (mut sample, mut lacks) = (Vec::new(), None);
         let (mut passing, mut searched) = (None, false);
-        for ((wanted, _), answer) in searches.iter().zip(answers) {
+        for (wanted, answer) in wanted.iter().zip(answers) {
             match (wanted, answer) {
-                (Wanted::Passing, Ok(answer)) => {
-                    passing = Some((ids(&answer), total(&answer).unwrap_or(u64::MAX)));
+                (Wanted::Passing, Ok(hits)) => {
+                    passing = Some((hits.ids, hits.total.unwrap_or(u64::MAX)));
                 }
-                (Wanted::Sample, Ok(answer)) => sample = ids(&answer),
-                (_, Ok(answer)) => {
+                (Wanted::Sample, Ok(hits)) => sample = hits.ids,
+                (_, Ok(hits)) => {
                     searched |= *wanted == Wanted::Best;
-                    found.extend(ids(&answer));
+                    found.extend(hits.ids);
                 }
                 (Wanted::Scale | Wanted::Sample, Err(failure)) => {
                     tracing::debug!(problem = failure.reason, "scores are scaled less exactly");
@@ -100,23 +107,44 @@ impl ExternalCatalog {
             sample,
             lacks,
         };
-        self.with_documents(base, &state, asked, candidates, limit)
+        drop(asks);
+        drop(looked_for);
+        self.with_documents(base, &state, asked, candidates, deadline)
             .await
     }
 
     /// What is asked, each with what it is for.
-    fn searches(&self, state: &State, asked: &Asked<'_>) -> Vec<(Wanted, Value)> {
-        let (layout, probe) = (&state.layout, &asked.probe);
+    fn asks<'a>(
+        &self,
+        state: &State,
+        asked: &'a Asked<'_>,
+        looked_for: &'a LookedFor,
+    ) -> Vec<(Wanted, Ask<'a>)> {
+        let probe = &asked.probe;
         let passing = Passing {
-            layout,
             filter: &probe.filter,
             off: &probe.switched_off,
         };
-        let passing = passing.clause();
+        let all = Passing {
+            filter: &looked_for.all,
+            off: &looked_for.none_off,
+        };
         let most = self.0.settings.candidates;
-        let mut searches = vec![(Wanted::Passing, query::all(layout, &passing, most))];
-        searches.extend(self.by_words(state, asked, &passing));
-        let product = self.0.elastic.product();
+        let mut asks = Vec::new();
+        let mut add = |wanted: Wanted, what: What<'a>, passing: Passing<'a>, size: usize| {
+            asks.push((
+                wanted,
+                Ask {
+                    what,
+                    passing,
+                    size,
+                },
+            ));
+        };
+        add(Wanted::Passing, What::All, passing, most);
+        for (what, size) in by_words(state, asked, looked_for, most / 2) {
+            add(Wanted::Best, what, passing, size);
+        }
         let mut of_embedder: HashMap<&str, usize> = HashMap::new();
         // An embedder has a vector for each text, so the number of its vectors is that of the texts.
         for vector in &probe.vectors {
@@ -127,78 +155,33 @@ impl ExternalCatalog {
             let place = places.entry(&vector.embedder).or_default();
             let texts = of_embedder[vector.embedder.as_str()].min(MAX_TEXTS);
             *place += 1;
-            let fields = query::vector_fields(layout, &vector.embedder, vector.vector.len());
             // A text without a known word has no direction.
             let is_zero = vector.vector.iter().all(|number| *number == 0.0);
-            if *place > MAX_TEXTS || fields.is_empty() || is_zero {
+            if *place > MAX_TEXTS || is_zero {
                 continue;
             }
             let nearest = limit_of(*place - 1, texts, most / 2);
-            let near = query::by_vector(product, &fields, &vector.vector, &passing, nearest);
-            searches.push((Wanted::Best, near));
+            let near = |vector: Vec<f32>, embedder| What::Near { embedder, vector };
             // The farthest from a vector are the nearest to its opposite.
             let opposite: Vec<f32> = vector.vector.iter().map(|number| -number).collect();
-            let all = Passing {
-                layout,
-                filter: &Default::default(),
-                off: &Default::default(),
-            };
-            let far = query::by_vector(product, &fields, &opposite, &all.clause(), FARTHEST);
-            searches.push((Wanted::Scale, far));
+            let embedder = vector.embedder.as_str();
+            add(
+                Wanted::Best,
+                near(vector.vector.clone(), embedder),
+                passing,
+                nearest,
+            );
+            add(Wanted::Scale, near(opposite, embedder), all, FARTHEST);
         }
         for name in probe.names.iter().take(MAX_TEXTS) {
-            let named = query::named(layout, name, MAX_NAMED);
-            searches.extend(named.map(|search| (Wanted::Best, search)));
+            add(Wanted::Best, What::Named(name), all, MAX_NAMED);
         }
-        let by_id: Vec<ToolId> = probe.by_id.iter().take(MAX_BY_ID).cloned().collect();
+        let by_id = &probe.by_id[..probe.by_id.len().min(MAX_BY_ID)];
         if !by_id.is_empty() {
-            searches.push((Wanted::Best, query::of_ids(layout, &by_id)));
+            add(Wanted::Best, What::Ids(by_id), all, by_id.len());
         }
-        let none = Value::Bool(false);
-        searches.push((Wanted::Sample, query::sample(layout, 0, SAMPLE, &none)));
-        searches
-    }
-
-    fn by_words(&self, state: &State, asked: &Asked<'_>, passing: &Value) -> Vec<(Wanted, Value)> {
-        let half = self.0.settings.candidates / 2;
-        let mut searches = Vec::new();
-        match &state.layout {
-            Layout::Own(_) => {
-                let texts = &asked.probe.texts[..asked.probe.texts.len().min(MAX_TEXTS)];
-                let mut statistics = state.sketch.statistics();
-                for term in texts.iter().flatten() {
-                    let tools = state.frequency(&term.term);
-                    statistics.frequencies.insert(term.term.clone(), tools);
-                }
-                for (place, terms) in texts.iter().enumerate() {
-                    // The engines take a clause without alternatives for one that all documents match.
-                    if terms.is_empty() {
-                        continue;
-                    }
-                    let words = query::own_words(terms, &statistics);
-                    let size = limit_of(place, texts.len(), half);
-                    searches.push((Wanted::Best, query::by_words(words, passing, size)));
-                }
-            }
-            Layout::Mapped(fields) => {
-                let texts = &asked.words.texts[..asked.words.texts.len().min(MAX_TEXTS)];
-                let near: Vec<String> = asked
-                    .near_words
-                    .iter()
-                    .take(query::MAX_TERMS)
-                    .map(|near| near.word.clone())
-                    .collect();
-                for (place, text) in texts.iter().enumerate() {
-                    if text.own.is_empty() && text.added.is_empty() && near.is_empty() {
-                        continue;
-                    }
-                    let words = query::mapped_words(text, &near, &fields.search);
-                    let size = limit_of(place, texts.len(), half);
-                    searches.push((Wanted::Best, query::by_words(words, passing, size)));
-                }
-            }
-        }
-        searches
+        add(Wanted::Sample, What::Sample, all, SAMPLE);
+        asks
     }
 
     /// Reads the documents of the candidates, and all that scoring them takes.
@@ -208,15 +191,17 @@ impl ExternalCatalog {
         state: &Arc<State>,
         asked: Asked<'_>,
         candidates: Candidates,
-        limit: Duration,
+        deadline: Deadline,
     ) -> Result<Found, StoreError> {
         let Candidates {
             found,
             sample,
             lacks,
         } = candidates;
-        let read = self.read(state, &found, limit).await?;
-        let sampled = self.read(state, &sample, limit).await?;
+        let read = self.read(state, &found, deadline).await?;
+        // Scores are only scaled less exactly without them.
+        let sampled = self.read(state, &sample, deadline).await;
+        let sampled = sampled.unwrap_or_default();
         // The vectors of instant embedders are computed anew, which takes less than reading them.
         let slow: Vec<Arc<dyn Embedder>> = base
             .embedders()
@@ -259,6 +244,66 @@ impl ExternalCatalog {
         })
         .await
     }
+}
+
+/// What the searches of a query share.
+struct LookedFor {
+    statistics: CatalogStatistics,
+    /// Words that misspelt ones may be.
+    near: Vec<String>,
+    /// A filter that everything passes.
+    all: Filter,
+    none_off: SwitchedOff,
+}
+
+impl LookedFor {
+    fn of(state: &State, asked: &Asked<'_>) -> Self {
+        let mut statistics = state.sketch.statistics();
+        for term in asked.probe.texts.iter().take(MAX_TEXTS).flatten() {
+            let tools = state.frequency(&term.term);
+            statistics.frequencies.insert(term.term.clone(), tools);
+        }
+        let near = asked.near_words.iter().take(MAX_TERMS);
+        LookedFor {
+            statistics,
+            near: near.map(|near| near.word.clone()).collect(),
+            all: Filter::default(),
+            none_off: SwitchedOff::default(),
+        }
+    }
+}
+
+/// The searches by words, each with the number of documents that are wanted; `all` of all together.
+fn by_words<'a>(
+    state: &State,
+    asked: &'a Asked<'_>,
+    looked_for: &'a LookedFor,
+    all: usize,
+) -> Vec<(What<'a>, usize)> {
+    let mut searches = Vec::new();
+    match &state.layout {
+        Layout::Own(_) => {
+            let texts = &asked.probe.texts[..asked.probe.texts.len().min(MAX_TEXTS)];
+            for (place, terms) in texts.iter().enumerate() {
+                let what = What::Terms {
+                    terms,
+                    statistics: &looked_for.statistics,
+                };
+                searches.push((what, limit_of(place, texts.len(), all)));
+            }
+        }
+        Layout::Mapped(_) => {
+            let texts = &asked.words.texts[..asked.words.texts.len().min(MAX_TEXTS)];
+            for (place, text) in texts.iter().enumerate() {
+                let what = What::Words {
+                    text,
+                    further: &looked_for.near,
+                };
+                searches.push((what, limit_of(place, texts.len(), all)));
+            }
+        }
+    }
+    searches
 }
 
 /// The documents of candidates.

@@ -29,8 +29,10 @@ async fn elasticsearch() -> (Double, ExternalSettings) {
 }
 
 async fn failed(settings: &ExternalSettings, searcher: &Arc<Searcher>) -> Failure {
-    let elastic = Elastic::new(settings).unwrap();
-    write(&elastic, searcher, |_, _| ()).await.unwrap_err()
+    let engine = open(settings).unwrap();
+    write(engine.as_ref(), searcher, |_, _| ())
+        .await
+        .unwrap_err()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,10 +68,8 @@ async fn a_write_that_ends_half_way_goes_on_and_nothing_is_seen_of_it_before() {
     let failure = failed(&settings, &own.searcher()).await;
     assert_eq!(failure.cause, Cause::ReadOnly, "{failure}");
     assert!(failure.reason.contains("free disk space"), "{failure}");
-    let unseen = Elastic::new(&settings)
-        .unwrap()
-        .layout(&settings, Duration::from_secs(5))
-        .await;
+    let engine = open(&settings).unwrap();
+    let unseen = engine.layout(Duration::from_secs(5)).await;
     assert_eq!(unseen.unwrap_err().cause, Cause::Missing);
     let done = written(&settings, &own.searcher()).await;
     assert_eq!(done.written + done.unchanged, 720);
@@ -194,7 +194,7 @@ async fn keys_are_sent_and_a_refused_one_is_said() {
     let own = catalog(&folder, "own", &tools(1));
     let (double, mut settings) = elasticsearch().await;
     settings.key_env = Some("ES_KEY".to_owned());
-    let missing = Elastic::new(&settings).err().unwrap();
+    let missing = open(&settings).err().unwrap();
     assert!(
         missing.reason.contains("set the variable ES_KEY"),
         "{missing}"
@@ -342,6 +342,36 @@ async fn a_search_waits_no_longer_than_it_may_and_then_not_at_all() {
         .to_string();
     assert!(error.contains("is tried again in"), "{error}");
     assert_eq!(double.requests().len(), before, "nothing was sent");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tools_of_the_machine_answer_if_the_engine_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = catalog(&folder, "own", &tools(6));
+    let local = catalog(&folder, "local", &tools(2)).searcher();
+    let (double, settings) = elasticsearch().await;
+    let settings = ExternalSettings {
+        timeout_ms: 2000,
+        ..settings
+    };
+    written(&settings, &own.searcher()).await;
+    let external = opened(settings);
+    let query = Query::new("send a message").k(5);
+    let found = external.searcher_for(&local, &query).await.unwrap();
+    assert_eq!(hits(&found, &query), hits(&own.searcher(), &query));
+    assert!(found.search(&query).unwrap().degraded.is_none());
+    double.fail("_msearch", Fault::Silence);
+    let in_time = query.clone().budget_ms(400.0);
+    let found = external.searcher_for(&local, &in_time).await.unwrap();
+    let results = found.search(&in_time).unwrap();
+    assert!(!results.hits.is_empty());
+    let degraded = results.degraded.unwrap();
+    assert_eq!(degraded.cause.code(), "candidates");
+    let said = degraded.cause.to_string();
+    assert!(said.contains("the tools of this machine answer"), "{said}");
+    assert!(said.contains("did not answer within"), "{said}");
+    let found = external.searcher_for(&local, &query).await.unwrap();
+    assert!(found.search(&query).unwrap().degraded.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -54,10 +54,10 @@ impl Opener {
         let searcher = catalog.searcher();
         if !searcher.is_empty() {
             let tools = searcher.len();
-            tracing::warn!(
+            tracing::info!(
                 catalog = name,
                 tools,
-                "the data directory has tools of a catalog whose tools are elsewhere; they are not searched"
+                "the data directory has tools of a catalog whose tools are elsewhere; they answer if the engine fails"
             );
         }
         let weights = searcher.settings().lexical.weights;

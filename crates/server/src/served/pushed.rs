@@ -128,8 +128,7 @@ impl OpenCatalog {
 
 impl Pushed<'_> {
     async fn searcher_for(&self, base: &Arc<Searcher>, query: &Query) -> ApiResult<Arc<Searcher>> {
-        let found = self.tools.searcher_for(base, query).await;
-        Ok(Arc::new(self.answered(found)?))
+        self.answered(self.tools.searcher_for(base, query).await)
     }
 
     async fn tool(&self, id: &ToolId) -> ApiResult<Option<Tool>> {

@@ -1,0 +1,244 @@
+//! A table of PostgreSQL that somebody else fills. `TOOLSCOUT_TEST_PGVECTOR` has the address of a database with the
+//! extension `vector`, such as `pgvector+plain://127.0.0.1:5432/tools`; without it there is no such test, since there is no
+//! double of PostgreSQL. `scripts/pgvector.sh` starts one. The user is `tools`, with the password `tools`.
+
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
+use toolscout_index::Embedder;
+
+use super::*;
+use crate::Cause;
+
+/// The address of a database, and a connection to it.
+async fn database() -> Option<(String, PgConnection)> {
+    let address = std::env::var("TOOLSCOUT_TEST_PGVECTOR").ok()?;
+    let url = address.replacen("pgvector+plain://", "postgres://tools:tools@", 1);
+    let options: PgConnectOptions = url.parse().unwrap();
+    Some((address, options.connect().await.unwrap()))
+}
+
+async fn run(connection: &mut PgConnection, sql: &str) {
+    let sql = AssertSqlSafe(sql.to_owned());
+    sqlx::raw_sql(sql).execute(connection).await.unwrap();
+}
+
+fn of_table(address: &str, table: &str, fields: FieldMapping) -> ExternalSettings {
+    ExternalSettings {
+        user: Some("tools".to_owned()),
+        password_env: Some("PG_PASSWORD".to_owned()),
+        secret: Some("tools".into()),
+        fields: Some(fields),
+        timeout_ms: 20_000,
+        ..ExternalSettings::new(&format!("{address}/{table}"))
+    }
+}
+
+fn fields() -> FieldMapping {
+    FieldMapping {
+        name: "tool name".to_owned(),
+        server: Some("server".to_owned()),
+        description: Some("about".to_owned()),
+        schema: Some("arguments".to_owned()),
+        tags: Some("tags".to_owned()),
+        search: vec!["words".to_owned()],
+        vector: Some("embedding".to_owned()),
+        vector_embedder: Some(StaticTable::bundled().unwrap().id().to_owned()),
+        ..FieldMapping::default()
+    }
+}
+
+/// A table of these tools, as somebody else might have made it.
+async fn fill(connection: &mut PgConnection, table: &str, tools: &[Tool], kind: &str) {
+    let embedder = StaticTable::bundled().unwrap();
+    let dimensions = embedder.dimensions();
+    let (operators, method) = match kind {
+        "halfvec" => ("halfvec_ip_ops", "hnsw"),
+        _ => ("vector_cosine_ops", "hnsw"),
+    };
+    run(
+        connection,
+        &format!(
+            "DROP TABLE IF EXISTS {table};
+             CREATE TABLE {table} (
+                 id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+                 \"tool name\" text NOT NULL, server varchar(40), about text, tags text[], arguments jsonb,
+                 words tsvector GENERATED ALWAYS AS (
+                     to_tsvector('english', replace(\"tool name\", '_', ' ') || ' ' || coalesce(about, ''))
+                 ) STORED,
+                 embedding {kind}({dimensions})
+             );
+             CREATE INDEX ON {table} USING gin (words);
+             CREATE INDEX ON {table} USING {method} (embedding {operators})"
+        ),
+    )
+    .await;
+    for tool in tools {
+        let text = format!("{} {}", tool.id.name(), tool.description);
+        let vector = embedder.embed_tools(&[text.as_str()]).unwrap();
+        let insert = format!(
+            "INSERT INTO {table} (\"tool name\", server, about, tags, arguments, embedding)
+             VALUES ($1, $2, $3, $4, $5::jsonb, $6::{kind})"
+        );
+        sqlx::query(AssertSqlSafe(insert))
+            .bind(tool.id.name())
+            .bind(tool.id.server())
+            .bind(&tool.description)
+            .bind(&tool.tags)
+            .bind(serde_json::to_string(&tool.input_schema).unwrap())
+            .bind(json!(vector[0]).to_string())
+            .execute(&mut *connection)
+            .await
+            .unwrap();
+    }
+}
+
+/// A table of these tools, if there is a database.
+pub async fn filled(table: &str, tools: &[Tool]) -> Option<ExternalSettings> {
+    let (address, mut connection) = database().await?;
+    fill(&mut connection, table, tools, "vector").await;
+    connection.close().await.unwrap();
+    Some(of_table(&address, table, fields()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_somebody_else_fills_answers_as_the_own_index() {
+    let Some((address, mut connection)) = database().await else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let whole = catalog(&folder, "whole", &tools(12));
+    let base = catalog(&folder, "base", &[]).searcher();
+    for kind in ["vector", "halfvec"] {
+        fill(&mut connection, "pages", &tools(12), kind).await;
+        let external = opened(of_table(&address, "pages", fields()));
+        external.health().await.unwrap();
+        for request in REQUESTS {
+            for filter in [
+                Filter::default(),
+                Filter::from_iter([ToolId::parse("mail/send_message").unwrap()]),
+                Filter {
+                    servers: BTreeSet::from(["mail".to_owned()]),
+                    tags: BTreeSet::from(["report".to_owned()]),
+                    ..Filter::default()
+                },
+            ] {
+                let query = Query::new(request).k(10).filter(filter);
+                let found = external.searcher_for(&base, &query).await.unwrap();
+                assert_eq!(
+                    hits(&found, &query),
+                    hits(&whole.searcher(), &query),
+                    "{kind}: {request}"
+                );
+                assert!(found.search(&query).unwrap().degraded.is_none());
+            }
+        }
+        table_lists(&external).await;
+    }
+    fill(&mut connection, "many", &tools(40), "vector").await;
+    let whole = catalog(&folder, "many", &tools(40));
+    let settings = ExternalSettings {
+        candidates: 200,
+        ..of_table(&address, "many", fields())
+    };
+    let external = opened(settings);
+    let (mut common, mut all) = (0, 0);
+    for request in REQUESTS {
+        let query = Query::new(request).k(10);
+        let here = hits(&external.searcher_for(&base, &query).await.unwrap(), &query);
+        let there = hits(&whole.searcher(), &query);
+        all += there.len();
+        let is_here = |id: &String| here.iter().any(|(other, _)| other == id);
+        common += there.iter().filter(|(id, _)| is_here(id)).count();
+    }
+    eprintln!("{common} of {all} with 200 candidates");
+    assert!(common * 100 >= all * 90, "{common} of {all}");
+    connection.close().await.unwrap();
+}
+
+async fn table_lists(external: &ExternalCatalog) {
+    assert_eq!(external.total(), 288);
+    let (mut listed, mut after) = (Vec::new(), None);
+    loop {
+        let page = PageOf {
+            limit: 100,
+            after: after.clone(),
+            ..PageOf::default()
+        };
+        let page = external.page(&page).await.unwrap();
+        listed.extend(page.tools.iter().map(|tool| tool.id.to_string()));
+        after = listed.last().cloned();
+        if !page.has_more {
+            break;
+        }
+    }
+    listed.sort_unstable();
+    listed.dedup();
+    assert_eq!(listed.len(), 288);
+    let part = PageOf {
+        limit: 100,
+        part: "Message_1".to_owned(),
+        server: Some("mail".to_owned()),
+        ..PageOf::default()
+    };
+    assert_eq!(external.page(&part).await.unwrap().tools.len(), 6);
+    let (tags, _) = external.tags(3).await.unwrap();
+    assert_eq!((tags[0].1, tags.len()), (72, 3));
+    let stats = external.stats().await.unwrap();
+    assert_eq!(stats.servers[0], ("calendar".to_owned(), 72));
+    assert!(stats.bytes > 0);
+    let of_server = Filter {
+        servers: BTreeSet::from(["mail".to_owned()]),
+        ..Filter::default()
+    };
+    assert_eq!(external.ids_passing(&of_server).await.unwrap().len(), 72);
+    let id = ToolId::parse("mail/send_message").unwrap();
+    let tool = PushedTools::tool(external, &id).await.unwrap().unwrap();
+    assert_eq!(tool.tags, ["message", "mail"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_with_a_table_is_said() {
+    let Some((address, mut connection)) = database().await else {
+        return;
+    };
+    fill(&mut connection, "wrong", &tools(1), "vector").await;
+    let failure_of = |table: &str, fields: FieldMapping| {
+        let engine = open(&of_table(&address, table, fields)).unwrap();
+        async move { engine.layout(Duration::from_secs(20)).await.unwrap_err() }
+    };
+    let missing = failure_of("nothing", fields()).await;
+    assert_eq!(missing.cause, Cause::Missing, "{missing}");
+    let named = |name: &str| FieldMapping {
+        name: name.to_owned(),
+        ..fields()
+    };
+    let failure = failure_of("wrong", named("title")).await;
+    assert!(failure.reason.contains("no column \"title\""), "{failure}");
+    let failure = failure_of("wrong", named("arguments")).await;
+    assert!(failure.reason.contains("type jsonb"), "{failure}");
+    let vector = FieldMapping {
+        vector: Some("about".to_owned()),
+        ..fields()
+    };
+    let failure = failure_of("wrong", vector).await;
+    assert!(
+        failure.reason.contains("a vector or a halfvec"),
+        "{failure}"
+    );
+    let mut settings = of_table(&address, "wrong", fields());
+    settings.secret = Some("another".into());
+    let engine = open(&settings).unwrap();
+    let failure = engine.version(Duration::from_secs(20)).await.unwrap_err();
+    assert_eq!(failure.cause, Cause::Key, "{failure}");
+    assert!(failure.reason.contains("PG_PASSWORD"), "{failure}");
+    let base = tempfile::tempdir().unwrap();
+    let searcher = catalog(&base, "own", &tools(1)).searcher();
+    let failure = write(engine.as_ref(), &searcher, |_, _| ())
+        .await
+        .unwrap_err();
+    assert!(failure.reason.contains("only reads"), "{failure}");
+    // A name of a table or a column is never a part of a statement.
+    let quoted = failure_of("pages; DROP TABLE wrong", fields()).await;
+    assert_eq!(quoted.cause, Cause::Missing, "{quoted}");
+    connection.close().await.unwrap();
+}
