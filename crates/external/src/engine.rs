@@ -76,7 +76,8 @@ pub trait Engine: Send + Sync {
         limit: Duration,
     ) -> Result<Page, Failure>;
 
-    /// A page of some of all documents, the same each time. `from` is [`Page::next`] of the page before.
+    /// A page of some of all documents, the same each time. `from` is what the page before says of the next
+    /// one.
     ///
     /// # Errors
     /// Every [`Failure`].

@@ -143,7 +143,7 @@ pub fn encoded(vector: &[f32]) -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-/// The vectors of a tool's views, as [`document`] has kept them; none where they are damaged.
+/// The vectors of a tool's views, as a document has kept them; none where they are damaged.
 pub fn kept_vectors(source: &Value, embedder: &KeptEmbedder) -> Vec<Vec<f32>> {
     let kept = embedder.kept.as_ref().map(|field| &source[field]);
     let mut vectors = Vec::new();

@@ -61,7 +61,7 @@ async fn fill(connection: &mut PgConnection, table: &str, tools: &[Tool], kind: 
             "DROP TABLE IF EXISTS {table};
              CREATE TABLE {table} (
                  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-                 \"tool name\" text NOT NULL, server varchar(40), about text, tags text[], arguments jsonb,
+                 \"tool name\" text NOT NULL, server varchar(200), about text, tags text[], arguments jsonb,
                  words tsvector GENERATED ALWAYS AS (
                      to_tsvector('english', replace(\"tool name\", '_', ' ') || ' ' || coalesce(about, ''))
                  ) STORED,
