@@ -1,12 +1,12 @@
-//! A catalog in an index of Elasticsearch or OpenSearch, written by one program and served by another. The engine is a
-//! double that behaves as the documentation says.
+//! A catalog in an external engine, written by one program and served by another. The engine is a double that behaves as
+//! the documentation says.
 
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
 use toolscout::config::{ExternalProduct, ExternalSettings};
-use toolscout::external::double::{Double, Fault, error};
+use toolscout::external::double::{Double, Fault, QdrantDouble, error};
 use toolscout_index::Options;
 use toolscout_index::embed::StaticTable;
 
@@ -96,6 +96,43 @@ async fn one_program_writes_an_index_and_another_searches_it() {
         serves(&server, &double).await;
         server.stop().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_program_writes_a_collection_and_another_searches_it() {
+    let double = QdrantDouble::start().await;
+    let store = double.store("Office_tools");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    std::fs::write(path.join("tools.json"), tools().to_string()).unwrap();
+    let config = format!("[catalogs.default]\nstore = '{store}'\nmode = 'write'\n");
+    std::fs::write(path.join("config.toml"), config).unwrap();
+    run_elsewhere(path, &["add", "tools.json"]).await.unwrap();
+    let written = run_elsewhere(path, &["external", "write"]).await.unwrap();
+    assert!(written.contains("4 tools written"), "{written}");
+    let checked = run_elsewhere(path, &["external", "check", "--json"]).await;
+    let checked: Value = serde_json::from_str(&checked.unwrap()).unwrap();
+    assert_eq!(checked["product"], "Qdrant", "{checked}");
+    assert_eq!(checked["tools"], 4, "{checked}");
+    let server = Server::start_with(|settings| {
+        settings
+            .external
+            .insert("default".to_owned(), ExternalSettings::new(&store));
+        settings.catalog_options = Options::new(vec![StaticTable::bundled().unwrap()]);
+    })
+    .await;
+    let query = json!({ "query": "what will the weather be tomorrow" });
+    let answer = server.post("/v1/catalogs/default/search", &query).await;
+    assert_eq!(first(&answer), "s0/get_forecast", "{answer:?}");
+    assert!(answer.body["degraded"].is_null(), "{answer:?}");
+    let listed = server.get("/v1/catalogs/default/tools?name=INVOICE").await;
+    assert_eq!(
+        listed.body["tools"][0]["id"], "s1/create_invoice",
+        "{listed:?}"
+    );
+    let tags = server.get("/v1/catalogs/default/tags").await;
+    assert_eq!(tags.body["tags"][0]["count"], 4, "{tags:?}");
+    server.stop().await;
 }
 
 async fn serves(server: &Server, double: &Double) {
