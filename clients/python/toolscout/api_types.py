@@ -632,6 +632,27 @@ class NoMatchReport(TypedDict):
 Outcome: TypeAlias = Literal["used", "helpful", "not_helpful"]
 
 
+class OwnKey(TypedDict):
+    catalogs: list[str]
+    id: NotRequired[str | None]
+    operates: bool
+    profiles: list[str]
+    scopes: list[KeyScope]
+
+
+class Period(TypedDict):
+    degraded: int
+    errors: int
+    memory_bytes: NotRequired[int | None]
+    no_match: int
+    p50_ms: NotRequired[float | None]
+    p95_ms: NotRequired[float | None]
+    requests: int
+    saved_tokens: int
+    searches: int
+    start_ms: int
+
+
 class Pin(TypedDict):
     hide: NotRequired[bool | None]
     match: NotRequired[str | None]
@@ -804,6 +825,9 @@ class StageLatency(TypedDict):
 class StageStats(TypedDict):
     latency: Latency
     stage: str
+
+
+Step: TypeAlias = Literal["minute", "hour", "day"]
 
 
 class StopRequest(TypedDict):
@@ -1276,6 +1300,13 @@ class Finding(TypedDict):
     text: str
 
 
+class History(TypedDict):
+    most_periods: int
+    periods: list[Period]
+    step: Step
+    step_s: int
+
+
 class ItemResult(TypedDict):
     error: NotRequired[ItemError | None]
     id: NotRequired[str | None]
@@ -1607,6 +1638,7 @@ CallAnswer = TypedDict(
     {
         "approval": NotRequired[str | None],
         "arguments": dict[str, Any],
+        "callable": bool,
         "changes": list[Change],
         "class": Class,
         "decision": Decision,

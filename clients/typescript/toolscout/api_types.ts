@@ -581,6 +581,11 @@ export interface components {
             approval?: string | null;
             /** @description The arguments as they are sent. */
             arguments: Record<string, never>;
+            /**
+             * @description Whether this server can call the tool: whether it is of a connected MCP server, or has an address. A tool
+             *     of another catalog than the default one, or from a file, can only be found.
+             */
+            callable: boolean;
             /** @description How they differ from the given ones. */
             changes: components["schemas"]["Change"][];
             /** @description How much harm the tool can do. */
@@ -1954,6 +1959,23 @@ export interface components {
             /** @description The text. */
             text: string;
         };
+        /** @description What the server did, period by period. */
+        History: {
+            /**
+             * Format: int32
+             * @description Most periods that are kept.
+             */
+            most_periods: number;
+            /** @description The periods, the oldest first; the last one is not over yet. Those in which the server did not run are absent. */
+            periods: components["schemas"]["Period"][];
+            /** @description The length of a period. */
+            step: components["schemas"]["Step"];
+            /**
+             * Format: int64
+             * @description The length of a period in seconds.
+             */
+            step_s: number;
+        };
         /** @description An injected tool. */
         InjectedTool: {
             /** @description The tokens of its definition. */
@@ -2276,6 +2298,72 @@ export interface components {
          * @enum {string}
          */
         Outcome: "used" | "helpful" | "not_helpful";
+        /** @description What a request with this key may do. */
+        OwnKey: {
+            /** @description The catalogs that it is for; `["*"]` for all. */
+            catalogs: string[];
+            /** @description The public id of the key; null on a server without keys. */
+            id?: string | null;
+            /** @description Whether it may see and manage what belongs to no catalog: keys, the audit log, figures. */
+            operates: boolean;
+            /** @description The profiles that it is bound to; empty for a key that is bound to none. */
+            profiles: string[];
+            /** @description What it allows, with the scopes that `admin` includes. */
+            scopes: components["schemas"]["KeyScope"][];
+        };
+        /** @description What the server did in a minute, an hour or a day. */
+        Period: {
+            /**
+             * Format: int64
+             * @description Those that lacked something.
+             */
+            degraded: number;
+            /**
+             * Format: int64
+             * @description Those that the server answered with an error of its own (5xx).
+             */
+            errors: number;
+            /**
+             * Format: int64
+             * @description The most memory that the process had, in bytes; null if the system does not tell it.
+             */
+            memory_bytes?: number | null;
+            /**
+             * Format: int64
+             * @description Those without a good enough match.
+             */
+            no_match: number;
+            /**
+             * Format: double
+             * @description Half of the searches took no longer, in milliseconds; null without any.
+             */
+            p50_ms?: number | null;
+            /**
+             * Format: double
+             * @description 95 of 100 searches took no longer.
+             */
+            p95_ms?: number | null;
+            /**
+             * Format: int64
+             * @description Number of requests over HTTP.
+             */
+            requests: number;
+            /**
+             * Format: int64
+             * @description Tokens of tool definitions that search saved.
+             */
+            saved_tokens: number;
+            /**
+             * Format: int64
+             * @description Number of searches.
+             */
+            searches: number;
+            /**
+             * Format: int64
+             * @description When it began, in milliseconds since 1970.
+             */
+            start_ms: number;
+        };
         /** @description Puts a tool at a place among the hits of a query, or hides it from them. */
         Pin: {
             /** @description Hides the tool instead. */
@@ -3055,6 +3143,11 @@ export interface components {
             /** @description Its name. */
             stage: string;
         };
+        /**
+         * @description The length of a period.
+         * @enum {string}
+         */
+        Step: "minute" | "hour" | "day";
         /** @description Whether a run was stopped. */
         Stopped: {
             stopped: boolean;
