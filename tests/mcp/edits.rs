@@ -171,6 +171,7 @@ async fn secrets_in_results_are_masked_over_stdio() {
     std::fs::write(&path, servers.to_string()).unwrap();
     let args = ["mcp", "--mcp", path.to_str().unwrap(), "--allow", "s/*"];
     let served = Served::start(&world, &args, Stdio::null()).await;
+    served.lists("s__raw").await;
     let said = served.ask("s__raw", json!({})).await;
     assert_eq!(said, "key [redacted]********, [redacted]");
     served.end().await;
@@ -193,6 +194,7 @@ async fn tools_that_are_always_loaded_are_in_the_list_of_a_client() {
     std::fs::write(&path, servers.to_string()).unwrap();
     let args = ["mcp", "--mcp", path.to_str().unwrap(), "--allow", "s/*"];
     let served = Served::start(&world, &args, Stdio::null()).await;
+    served.lists("s__kept").await;
     let listed = timeout(PATIENCE, served.client.list_all_tools()).await;
     let listed = listed.unwrap().unwrap();
     let names: Vec<&str> = listed.iter().map(|tool| tool.name.as_ref()).collect();

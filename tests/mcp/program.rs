@@ -15,7 +15,9 @@ use toolscout::mcp::ServerConfig;
 use toolscout_index::ToolId;
 use toolscout_index::formats::model_name;
 
-use super::world::{Lifeline, configuration, double, double_with, object, replace, text, tool};
+use super::world::{
+    Lifeline, configuration, double, double_with, object, replace, text, tool, until,
+};
 
 /// A data directory and files of its own.
 pub struct World {
@@ -485,6 +487,15 @@ impl Served {
         let pipes = process.stdout.take().zip(process.stdin.take());
         let client = ().serve(pipes.expect("pipes")).await.expect("a handshake");
         Served { process, client }
+    }
+
+    /// Waits until it lists this tool: on a busy machine, its server may take longer than a list waits for it.
+    pub async fn lists(&self, name: &str) {
+        let is_listed = async || {
+            let listed = self.client.list_all_tools().await.expect("a list");
+            listed.iter().any(|tool| tool.name == name)
+        };
+        until(name, is_listed).await;
     }
 
     pub async fn ask(&self, name: &'static str, given: Value) -> String {

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 use toolscout_base::config::{ExternalProduct, ExternalSettings, FieldMapping};
+use toolscout_base::tls;
 use toolscout_index::embed::StaticTable;
 use toolscout_index::owner_words::OwnerWords;
 use toolscout_index::pushdown::ExternalCandidates;
@@ -150,6 +151,11 @@ async fn real_places(index: &str) -> Vec<String> {
     stores
 }
 
+/// A client without the settings of an engine.
+fn http() -> reqwest::Client {
+    tls::client().build().unwrap()
+}
+
 async fn clear(store: &str) {
     let engine = open(&settings(store)).unwrap();
     let limit = Duration::from_secs(30);
@@ -161,7 +167,7 @@ async fn clear(store: &str) {
             _ => index.name,
         };
         let url = address.servers[0].join(&name).unwrap();
-        let deleted = reqwest::Client::new().delete(url).send().await.unwrap();
+        let deleted = http().delete(url).send().await.unwrap();
         assert!(deleted.status().is_success(), "{name}");
     }
 }

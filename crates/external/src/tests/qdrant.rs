@@ -10,7 +10,7 @@ use crate::{Cause, Failure};
 /// Sends a request of Qdrant's API to the server of an address.
 async fn send(store: &str, method: Method, path: &str, body: Value) {
     let server = settings(store).store.read().unwrap().servers[0].clone();
-    let sent = reqwest::Client::new()
+    let sent = http()
         .request(method, server.join(path).unwrap())
         .json(&body);
     let answer = sent.send().await.unwrap();
