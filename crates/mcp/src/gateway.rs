@@ -318,7 +318,7 @@ impl Gateway {
                 search: Arc::new(search),
                 catalog,
                 connected,
-                config: shared.config.clone().with_profile(&profile),
+                config: shared.config.clone(),
                 profile: Some(profile),
                 pool: shared.pool.clone(),
                 gate: Arc::clone(&shared.gate),

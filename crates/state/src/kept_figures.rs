@@ -197,13 +197,18 @@ fn add_to(
     change
         .prepare_cached("INSERT OR REPLACE INTO periods VALUES (?1, ?2, ?3)")?
         .execute(params![step.name(), start_ms, text])?;
-    // By number and not by time: a clock that is wrong for a moment must not delete what was kept.
-    change
-        .prepare_cached(
-            "DELETE FROM periods WHERE step = ?1 AND start_ms <= (
-                 SELECT start_ms FROM periods WHERE step = ?1 ORDER BY start_ms DESC LIMIT 1 OFFSET ?2)",
-        )?
-        .execute(params![step.name(), step.kept()])?;
+    // By number and not by time: a clock that is wrong for a moment must not delete what was kept. Each of the two
+    // sides of now is bounded by itself, since a clock that was ahead must not take the place of the present.
+    for (later, order) in [("<=", "DESC"), (">", "ASC")] {
+        let delete = format!(
+            "DELETE FROM periods WHERE step = ?1 AND start_ms {later} ?2 AND start_ms NOT IN (
+                 SELECT start_ms FROM periods WHERE step = ?1 AND start_ms {later} ?2
+                 ORDER BY start_ms {order} LIMIT ?3)"
+        );
+        change
+            .prepare_cached(&delete)?
+            .execute(params![step.name(), start_ms, step.kept()])?;
+    }
     Ok(())
 }
 
@@ -289,6 +294,28 @@ mod tests {
             let read = kept.read(step, now).unwrap();
             assert_eq!(read.last().unwrap().1.requests, 1, "{step:?}");
         }
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_for_hours_does_not_hold_up_the_present() {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = KeptFigures::open(dir.path()).unwrap();
+        for minute in 0..400 {
+            kept.add(at((100_000 + minute) * 60), &requests(1)).unwrap();
+        }
+        for minute in 0..400 {
+            kept.add(at((1000 + minute) * 60), &requests(2)).unwrap();
+        }
+        let read = kept.read(Step::Minute, at(1399 * 60)).unwrap();
+        assert_eq!(read.len(), Step::Minute.kept() as usize);
+        assert!(read.iter().all(|(_, figures)| figures.requests == 2));
+        let all = "SELECT count(*) FROM periods WHERE step = 'minute'";
+        let all: u32 = kept
+            .connection
+            .lock()
+            .query_row(all, [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(all, 2 * Step::Minute.kept());
     }
 
     #[test]

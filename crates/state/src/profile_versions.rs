@@ -154,7 +154,9 @@ impl ProfileVersions {
         self.change(|change| {
             for (profile, settings) in profiles {
                 let digest = digest(settings);
-                if self.applied(change, profile)?.as_deref() == Some(&digest) {
+                let is_applied = self.applied(change, profile)?.as_deref() == Some(&digest);
+                // What another program wrote must not keep this one from starting: the file is applied again.
+                if is_applied && self.has_readable_newest(change, profile)? {
                     continue;
                 }
                 self.add(change, profile, settings, None)?;
@@ -196,15 +198,37 @@ impl ProfileVersions {
     /// # Errors
     /// [`VersionsError::Database`], [`VersionsError::Unreadable`].
     pub fn history(&self, profile: &str, most: u64) -> Result<Vec<ProfileVersion>, VersionsError> {
-        let rows = self.read(|connection| {
-            let mut rows = connection.prepare_cached(
-                "SELECT number, at_ms, digest, rolled_back_to, settings FROM versions
-                 WHERE file = ?1 AND profile = ?2 ORDER BY number DESC LIMIT ?3",
-            )?;
-            let rows = rows.query_map(params![self.file, profile, most as i64], raw)?;
-            rows.collect::<rusqlite::Result<Vec<Raw>>>()
-        })?;
+        let rows = self.read(|connection| self.newest(connection, profile, most))?;
         rows.into_iter().map(|row| read(profile, row)).collect()
+    }
+
+    fn newest(
+        &self,
+        connection: &Connection,
+        profile: &str,
+        most: u64,
+    ) -> rusqlite::Result<Vec<Raw>> {
+        let mut rows = connection.prepare_cached(
+            "SELECT number, at_ms, digest, rolled_back_to, settings FROM versions
+             WHERE file = ?1 AND profile = ?2 ORDER BY number DESC LIMIT ?3",
+        )?;
+        let rows = rows.query_map(params![self.file, profile, most as i64], raw)?;
+        rows.collect()
+    }
+
+    fn has_readable_newest(
+        &self,
+        connection: &Connection,
+        profile: &str,
+    ) -> rusqlite::Result<bool> {
+        let newest = self.newest(connection, profile, 1)?.into_iter().next();
+        match newest.map(|row| read(profile, row)) {
+            Some(Err(error)) => {
+                tracing::warn!(%error, "the settings file takes the place of this version");
+                Ok(false)
+            }
+            newest => Ok(newest.is_some()),
+        }
     }
 
     /// A version of a profile.
@@ -212,10 +236,17 @@ impl ProfileVersions {
     /// # Errors
     /// [`VersionsError::UnknownVersion`], and those of [`ProfileVersions::history`].
     pub fn version(&self, profile: &str, number: u64) -> Result<ProfileVersion, VersionsError> {
-        let versions = self.history(profile, MAX_VERSIONS)?;
-        let mut versions = versions.into_iter();
-        match versions.find(|version| version.version == number) {
-            Some(version) => Ok(version),
+        let row = self.read(|connection| {
+            let mut rows = connection.prepare_cached(
+                "SELECT number, at_ms, digest, rolled_back_to, settings FROM versions
+                 WHERE file = ?1 AND profile = ?2 AND number = ?3",
+            )?;
+            let number = i64::try_from(number).unwrap_or(i64::MAX);
+            rows.query_row(params![self.file, profile, number], raw)
+                .optional()
+        })?;
+        match row {
+            Some(row) => read(profile, row),
             None => Err(VersionsError::UnknownVersion {
                 profile: profile.to_owned(),
                 number,
@@ -397,5 +428,30 @@ mod tests {
         other.apply(&profiles(1)).unwrap();
         assert_ne!(versions.data_version().unwrap(), before);
         assert_eq!(other.in_use("team", &profiles(2)["team"]).unwrap(), None);
+    }
+
+    #[test]
+    fn a_version_that_cannot_be_read_holds_up_no_other() {
+        let data = tempfile::tempdir().unwrap();
+        let versions = ProfileVersions::open(data.path(), None).unwrap();
+        let spoil = |number: u64| {
+            let spoil = "UPDATE versions SET settings = '{\"later\": 1}' WHERE number = ?1";
+            let changed = versions.connection.lock().execute(spoil, [number as i64]);
+            assert_eq!(changed.unwrap(), 1);
+        };
+        for limit in 1..=3 {
+            versions.apply(&profiles(limit)).unwrap();
+        }
+        spoil(2);
+        assert_eq!(versions.roll_back("team", 1).unwrap().version, 4);
+        let error = versions.roll_back("team", 2).unwrap_err().to_string();
+        assert!(error.contains("version 2 of profile \"team\""), "{error}");
+        // The newest one too: then the file counts.
+        spoil(4);
+        let in_use = versions.apply(&profiles(3)).unwrap();
+        assert_eq!(
+            (in_use["team"].version, in_use["team"].settings.limit),
+            (5, Some(3))
+        );
     }
 }

@@ -1,14 +1,15 @@
 //! What differs between the settings of two versions of a profile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use crate::config::ProfileSettings;
-use crate::gate::redact::names_secret;
 
 /// In place of a value that may be a secret.
 const MASK: &str = "[redacted]";
+/// Tables of a tool whose values may be secrets: models see none of the first, and any may hold a key.
+const HIDDEN: [&str; 2] = ["arguments", "defaults"];
 /// Deepest level of keys that is compared: `tools`, the tool, `arguments`, the argument.
 const LEVELS: usize = 4;
 
@@ -25,24 +26,22 @@ pub struct Difference {
     pub after: Option<Value>,
 }
 
-/// The keys whose values differ, in order, without the values of secrets.
+/// The keys whose values differ, in order, without the values of arguments.
 pub fn differences(from: &ProfileSettings, to: &ProfileSettings) -> Vec<Difference> {
     let (from, to) = (keys(from), keys(to));
-    let mut all: Vec<&String> = from.keys().chain(to.keys()).collect();
-    all.sort();
-    all.dedup();
+    let paths: BTreeSet<&Path> = from.keys().chain(to.keys()).collect();
     let mut differences = Vec::new();
-    for key in all {
-        let (before, after) = (from.get(key), to.get(key));
+    for path in paths {
+        let (before, after) = (from.get(path), to.get(path));
         if before == after {
             continue;
         }
-        let shown = |value: &Value| match names_secret(key) {
+        let shown = |value: &Value| match is_hidden(path) {
             true => MASK.into(),
             false => value.clone(),
         };
         differences.push(Difference {
-            key: key.clone(),
+            key: path.join("."),
             before: before.map(shown),
             after: after.map(shown),
         });
@@ -50,27 +49,37 @@ pub fn differences(from: &ProfileSettings, to: &ProfileSettings) -> Vec<Differen
     differences
 }
 
-fn keys(settings: &ProfileSettings) -> BTreeMap<String, Value> {
+/// The names of the keys that lead to a value.
+type Path = Vec<String>;
+
+/// Whether a value is one of an argument: `tools`, the tool, the table, the argument.
+fn is_hidden(path: &Path) -> bool {
+    path[0] == "tools" && path.get(2).is_some_and(|table| HIDDEN.contains(&&**table))
+}
+
+fn keys(settings: &ProfileSettings) -> BTreeMap<Path, Value> {
     let mut keys = BTreeMap::new();
     if let Ok(Value::Object(settings)) = serde_json::to_value(settings) {
         for (key, value) in settings {
-            add(&key, value, LEVELS - 1, &mut keys);
+            add(vec![key], value, &mut keys);
         }
     }
     keys
 }
 
-fn add(key: &str, value: Value, levels: usize, keys: &mut BTreeMap<String, Value>) {
+fn add(path: Path, value: Value, keys: &mut BTreeMap<Path, Value>) {
     match value {
         Value::Null => {}
         Value::Array(items) if items.is_empty() => {}
-        Value::Object(fields) if levels > 0 && !fields.is_empty() => {
+        Value::Object(fields) if path.len() < LEVELS && !fields.is_empty() => {
             for (name, value) in fields {
-                add(&format!("{key}.{name}"), value, levels - 1, keys);
+                let mut path = path.clone();
+                path.push(name);
+                add(path, value, keys);
             }
         }
         value => {
-            keys.insert(key.to_owned(), value);
+            keys.insert(path, value);
         }
     }
 }
@@ -83,16 +92,17 @@ mod tests {
     fn a_difference_is_a_key_with_its_values_and_without_secrets() {
         let of = |text: &str| -> ProfileSettings { toml::from_str(text).unwrap() };
         let from = of(
-            "limit = 3\n[tools.\"a/b\"]\ndescription = 'Old.'\narguments = { api_key = 'one', at = 1 }",
+            "limit = 3\n[tools.\"a/token\"]\ndescription = 'Old.'\narguments = { headers = { Authorization = 'one' }, at = 1 }",
         );
-        let to =
-            of("[tools.\"a/b\"]\ndescription = 'New.'\narguments = { api_key = 'two', at = 1 }");
+        let to = of(
+            "[tools.\"a/token\"]\ndescription = 'New.'\narguments = { headers = { Authorization = 'two' }, at = 1 }",
+        );
         let found = differences(&from, &to);
         let shown = serde_json::to_value(&found).unwrap();
         let expected = serde_json::json!([
             { "key": "limit", "before": 3 },
-            { "key": "tools.a/b.arguments.api_key", "before": MASK, "after": MASK },
-            { "key": "tools.a/b.description", "before": "Old.", "after": "New." },
+            { "key": "tools.a/token.arguments.headers", "before": MASK, "after": MASK },
+            { "key": "tools.a/token.description", "before": "Old.", "after": "New." },
         ]);
         assert_eq!(shown, expected);
         assert!(differences(&to, &to).is_empty());

@@ -12,7 +12,7 @@ use crate::cli::applied_profiles;
 use crate::cli::context::Context;
 use crate::clock;
 use crate::gate::audit::{AuditLog, Entry, FILE_NAME};
-use crate::profile_versions::{MAX_VERSIONS, ProfileVersion, ProfileVersions};
+use crate::profile_versions::{MAX_VERSIONS, ProfileVersion, ProfileVersions, VersionsError};
 
 /// Prints the versions of a profile.
 pub fn history(context: &Context, name: &str) -> Result<()> {
@@ -107,11 +107,21 @@ pub fn roll_back(context: &Context, name: &str, number: u64) -> Result<()> {
                 .unwrap_or("of the settings")
         );
     }
-    let present = versions.history(name, 1)?;
-    if present
-        .first()
-        .is_some_and(|newest| newest.settings == earlier.settings)
-    {
+    // One that cannot be read is replaced like any other.
+    let (present, newest) = match versions.history(name, 1) {
+        Err(VersionsError::Unreadable { number, .. }) => {
+            context.warn(format_args!(
+                "version {number} of profile {name:?}, which is in use, cannot be read"
+            ));
+            (None, number)
+        }
+        present => {
+            let present = present?.into_iter().next();
+            let number = present.as_ref().map_or(0, |present| present.version);
+            (present, number)
+        }
+    };
+    if present.is_some_and(|present| present.settings == earlier.settings) {
         context.printer.note(format_args!(
             "{name}: what is in use says the same as version {number}, so nothing changes"
         ))?;
@@ -123,7 +133,7 @@ pub fn roll_back(context: &Context, name: &str, number: u64) -> Result<()> {
         time_ms: clock::unix_ms(SystemTime::now()).unsigned_abs(),
         who: user(),
         profile: name.to_owned(),
-        version: present.first().map_or(1, |newest| newest.version + 1),
+        version: newest + 1,
         rolled_back_to: number,
         digest: earlier.digest.clone(),
     })?;

@@ -67,12 +67,12 @@ impl Default for GatewayConfig {
 }
 
 impl GatewayConfig {
-    pub(super) fn with_profile(mut self, profile: &ToolProfile) -> Self {
-        self.detail = match profile.detail() {
+    /// How much of each found tool a client of this profile is shown. A profile may change while it is served.
+    pub(super) fn detail_for(&self, profile: Option<&ToolProfile>) -> Detail {
+        match profile.and_then(ToolProfile::detail) {
             Some(ProfileDetail::Signature) => Detail::Signature,
             Some(ProfileDetail::Schema) => Detail::Schema,
             None => self.detail,
-        };
-        self
+        }
     }
 }

@@ -30,7 +30,8 @@ impl Session {
             Ok(request) => request,
             Err(message) => return failed(&message),
         };
-        let detail = match config.detail.or_given(given) {
+        let usual = config.detail_for(self.shared.profile.as_deref());
+        let detail = match usual.or_given(given) {
             Ok(detail) => detail,
             Err(message) => return failed(&message),
         };

@@ -79,8 +79,7 @@ impl FigureKeeper {
         let keeper = self.clone();
         let keeping = blocking(move || keeper.0.keep());
         if let Ok(Err(error)) | Err(error) = keeping.await {
-            let reason = error.detail.unwrap_or(error.message);
-            tracing::warn!(reason, "figures of this server were not kept this time");
+            not_kept(error);
         }
     }
 }
@@ -102,7 +101,10 @@ impl Keeper {
     }
 
     fn read(&self, step: Step) -> ApiResult<Vec<(i64, Figures)>> {
-        self.keep()?;
+        // What was kept can be read even if nothing can be written, as on a full disk.
+        if let Err(error) = self.keep() {
+            not_kept(error);
+        }
         match &self.kept {
             Some(kept) => kept
                 .read(step, SystemTime::now())
@@ -146,6 +148,11 @@ impl Counters {
         }
         figures
     }
+}
+
+fn not_kept(error: ApiError) {
+    let reason = error.detail.unwrap_or(error.message);
+    tracing::warn!(reason, "figures of this server were not kept this time");
 }
 
 /// What came to these figures since earlier ones; the memory is that of now.
