@@ -91,8 +91,10 @@ async fn index_state(engine: &dyn Engine) -> Result<IndexState, Failure> {
 }
 
 fn check(context: &Context, settings: &ExternalSettings) -> Result<Outcome> {
-    let engine = open(settings).map_err(said)?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
+    // An engine may keep connections, which need it from the start to the end.
+    let _entered = runtime.enter();
+    let engine = open(settings).map_err(said)?;
     let checked = runtime.block_on(async {
         let version = engine.version(CHECK_LIMIT).await?;
         let index = index_state(engine.as_ref()).await;
@@ -135,8 +137,10 @@ fn run_write(
     catalog: &Catalog,
     follow: bool,
 ) -> Result<Outcome> {
-    let engine = open(settings).map_err(said)?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
+    // An engine may keep connections, which need it from the start to the end.
+    let _entered = runtime.enter();
+    let engine = open(settings).map_err(said)?;
     let interrupt = Interrupt::listen()?;
     let mut pause = FIRST_PAUSE;
     loop {

@@ -385,3 +385,35 @@ fn a_key_is_revoked_by_its_name_or_as_a_whole() {
     ];
     assert_eq!(states, expected);
 }
+
+#[test]
+fn an_engine_that_does_not_answer_is_said_with_its_address() {
+    let world = World::new();
+    // A port that was free a moment ago.
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = closed.local_addr().expect("an address").to_string();
+    drop(closed);
+    let fields = "name = 'slug'\ndescription = 'body'\nsearch = ['body']";
+    for (store, more) in [
+        (
+            format!("pgvector+plain://{address}/company/pages"),
+            "user = 'reader'",
+        ),
+        (format!("qdrant+http://{address}/pages"), ""),
+        (format!("elasticsearch+http://{address}/pages"), ""),
+    ] {
+        let settings = format!(
+            "[catalogs.pages]\nstore = '{store}'\nmode = 'read'\n{more}\n[catalogs.pages.fields]\n{fields}"
+        );
+        let config = world.file("engine.toml", settings);
+        let check = [
+            "--config",
+            text(&config),
+            "--catalog",
+            "pages",
+            "external",
+            "check",
+        ];
+        world.fails(1, &check, &[&address]);
+    }
+}

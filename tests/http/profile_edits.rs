@@ -159,6 +159,18 @@ async fn an_open_session_follows_other_rules() {
     assert!(found.contains("Pays a customer back"), "{found}");
     let listed = client.list().await;
     assert!(listed.contains("Pays a customer back") && !listed.contains("Refunds what"));
+    let whole = format!("[profiles.belt]\ndetail = 'schema'{other}");
+    desk.belt.replace(&profiles(&whole)[0].settings());
+    let shown = client
+        .ask("tool_search", json!({ "query": "pays back" }))
+        .await;
+    let has_schema = |answer: &str| answer.contains("properties");
+    assert!(has_schema(&shown) && !has_schema(&found), "{shown}");
+    let unpinned = other.replace("pin = true", "");
+    desk.belt.replace(&profiles(&unpinned)[0].settings());
+    assert!(!client.list().await.contains("Pays a customer back"));
+    desk.belt.replace(&profiles(&other)[0].settings());
+    assert!(client.list().await.contains("Pays a customer back"));
     // A tool that is hidden now is gone, although the session has it in its list.
     let hidden = other.replace("pin = true", "hide = true");
     desk.belt.replace(&profiles(&hidden)[0].settings());

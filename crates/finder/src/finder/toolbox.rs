@@ -230,6 +230,18 @@ impl Toolbox {
         });
     }
 
+    /// Removes tools that were pinned and are not among these. One with an open call goes the next time.
+    pub fn unpin_all_but(&mut self, pinned: &[Arc<Tool>]) {
+        let mut gone = Vec::new();
+        for loaded in self.pinned() {
+            let is_pinned = pinned.iter().any(|tool| tool.id == *loaded.id());
+            if !is_pinned && loaded.open_calls == 0 {
+                gone.push(loaded.id().clone());
+            }
+        }
+        self.remove(&gone);
+    }
+
     /// Takes the present definition of a tool that is visible, which keeps its name.
     fn renew(&mut self, position: usize, tool: Arc<Tool>) {
         let count = self.count;

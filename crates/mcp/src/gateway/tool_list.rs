@@ -55,7 +55,7 @@ impl Session {
             Ok(looked) => looked,
             Err(error) => {
                 tracing::error!(%error, "looking at the servers panicked");
-                (Arc::from(""), Vec::new())
+                return Arc::from("");
             }
         };
         let mut toolbox = self.toolbox.lock();
@@ -66,6 +66,8 @@ impl Session {
                 new.push(tool.id.clone());
             }
         }
+        // The rules of a profile may have changed since the last list.
+        toolbox.unpin_all_but(&pinned);
         for tool in pinned {
             toolbox.pin(tool);
         }

@@ -10,17 +10,17 @@ import { lookNow, notifyButton, timeLeft } from "./waiting.js";
 
 const LOOK_MS = 2000;
 
-export function approvals(root) {
-  const view = new ApprovalsView(root);
+export function approvals(root, params, list, { may }) {
+  const view = new ApprovalsView(root, may("approve"));
   view.follow();
   return view;
 }
 
 class ApprovalsView {
-  constructor(root) {
+  constructor(root, mayDecide) {
     Object.assign(this, { root, aborter: new AbortController(), cards: new Map() });
     this.said = h("p", { class: "muted", role: "status" });
-    this.head = h("div", { class: "export-head" }, this.said, notifyButton());
+    this.head = h("div", { class: "export-head" }, this.said, mayDecide && notifyButton());
     this.list = h("div", { class: "waiting-calls" });
     replace(root, skeleton(2, "short"));
   }

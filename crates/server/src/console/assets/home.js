@@ -66,7 +66,7 @@ class Home {
     const mayAdd = this.allowed.may("admin");
     const adding = mayAdd
       ? [h("p", {}, "Drop files here: OpenAPI documents, lists of MCP, OpenAI or Anthropic tools."), h("div", { class: "actions" }, h("button", { type: "button", class: "primary", onclick: () => chooseFiles(add) }, icon("plus"), "Choose files")),
-        h("p", { class: "muted" }, "Tools of MCP servers come by themselves once the servers are in the settings: ", h("code", {}, "toolscout mcp import"), " takes those of your other programs.")]
+        h("p", { class: "muted" }, "For tools of MCP servers, start this server with ", h("code", {}, "--mcp servers.json"), ". ", h("code", {}, "toolscout mcp import"), " writes such a file from what your other programs have.")]
       : h("p", {}, "This key may search and not add. Ask whoever runs the server.");
     const place = h("div", { class: "home" }, h("h1", {}, "Three steps"),
       h("ol", { class: "steps" },
@@ -129,7 +129,7 @@ class Home {
     const shown = needs.slice(0, MOST_NEEDS);
     const list = shown.length > 0
       ? h("ul", { class: "needs" }, shown.map((need) => h("li", {}, need)), needs.length > shown.length && h("li", { class: "muted" }, `and ${count(needs.length - shown.length)} more`))
-      : h("p", { class: "muted" }, icon("check"), " Nothing waits for you.");
+      : h("p", { class: "muted calm" }, icon("check"), " Nothing waits for you.");
     // What one is about to press stays where it is.
     if (this.boxes.needs.contains(document.activeElement) && this.boxes.needs.textContent === list.textContent) return;
     replace(this.boxes.needs, list);
