@@ -250,11 +250,13 @@ impl Columns {
         sql.push(") ORDER BY ");
         for (place, (document, weight)) in searched.iter().enumerate() {
             sql.push(if place > 0 { " + " } else { "" });
-            sql.push(format!("{weight} * ts_rank({document}, ("));
+            // A column that is NULL has no rank, and a sum with NULL would come before all others.
+            sql.push(format!("{weight} * coalesce(ts_rank({document}, ("));
             push_any(sql, &words);
-            sql.push("))");
+            sql.push(")), 0)");
         }
-        sql.push(" DESC");
+        // The key is the first column of the result.
+        sql.push(" DESC, 1");
         Some(())
     }
 
@@ -539,4 +541,62 @@ fn literal(text: &str) -> String {
 fn vector_text(vector: &[f32]) -> String {
     let numbers: Vec<String> = vector.iter().map(f32::to_string).collect();
     format!("[{}]", numbers.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use toolscout_index::Filter;
+    use toolscout_index::pushdown::{SwitchedOff, Term};
+
+    use super::*;
+
+    /// A table with these columns of text, of which `about` and `note` are searched.
+    fn columns() -> Columns {
+        let fields = FieldMapping {
+            name: "name".to_owned(),
+            search: vec!["about^2".to_owned(), "note".to_owned()],
+            ..FieldMapping::default()
+        };
+        let mut all = Vec::new();
+        for name in ["name", "about", "note"] {
+            all.push(Column {
+                name: name.to_owned(),
+                kind: "text".to_owned(),
+                operators: String::new(),
+            });
+        }
+        Columns::of("tools", &fields, all).unwrap()
+    }
+
+    fn text_of(what: What<'_>, size: usize) -> String {
+        let (filter, off) = (Filter::default(), SwitchedOff::default());
+        let ask = Ask {
+            what,
+            passing: Passing {
+                filter: &filter,
+                off: &off,
+            },
+            size,
+        };
+        let sql = columns().search(&ask).unwrap();
+        sql.sql().as_str().to_owned()
+    }
+
+    #[test]
+    fn a_column_without_words_adds_nothing_to_the_rank() {
+        let text = TextTerms {
+            own: vec![Term {
+                term: "mail".to_owned(),
+                word: "mail".to_owned(),
+            }],
+            ..TextTerms::default()
+        };
+        let what = What::Words {
+            text: &text,
+            further: &[],
+        };
+        let sql = text_of(what, 10);
+        assert_eq!(sql.matches("coalesce(ts_rank(").count(), 2, "{sql}");
+        assert!(sql.ends_with(", 0) DESC, 1 LIMIT 10"), "{sql}");
+    }
 }

@@ -5,9 +5,11 @@
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 use toolscout_index::Embedder;
+use toolscout_index::pushdown::{SwitchedOff, Term, TextTerms};
 
 use super::*;
 use crate::Cause;
+use crate::engine::{Ask, Hits, Passing, What};
 
 /// The address of a database, and a connection to it.
 async fn database() -> Option<(String, PgConnection)> {
@@ -194,6 +196,67 @@ async fn table_lists(external: &ExternalCatalog) {
     let id = ToolId::parse("mail/send_message").unwrap();
     let tool = PushedTools::tool(external, &id).await.unwrap().unwrap();
     assert_eq!(tool.tags, ["message", "mail"]);
+}
+
+/// A table of rows with `name`, `about` and `note`, of which both texts are searched. `make` fills it.
+async fn plain(table: &str, make: &str, timeout_ms: u64) -> Option<ExternalSettings> {
+    let (address, mut connection) = database().await?;
+    let create = format!(
+        "DROP TABLE IF EXISTS {table}; CREATE TABLE {table} (name text, about text, note text); {make}"
+    );
+    run(&mut connection, &create).await;
+    connection.close().await.unwrap();
+    let fields = FieldMapping {
+        name: "name".to_owned(),
+        description: Some("about".to_owned()),
+        search: vec!["about".to_owned(), "note".to_owned()],
+        ..FieldMapping::default()
+    };
+    Some(ExternalSettings {
+        timeout_ms,
+        ..of_table(&address, table, fields)
+    })
+}
+
+/// What a search of a table finds, without a filter.
+async fn found(settings: &ExternalSettings, what: What<'_>, size: usize) -> Hits {
+    let engine = open(settings).unwrap();
+    let limit = Duration::from_secs(20);
+    let (layout, _) = engine.layout(limit).await.unwrap();
+    let (filter, off) = (Filter::default(), SwitchedOff::default());
+    let ask = Ask {
+        what,
+        passing: Passing {
+            filter: &filter,
+            off: &off,
+        },
+        size,
+    };
+    let mut found = engine.find(&layout, &[ask], limit).await.unwrap();
+    found.pop().unwrap().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_without_a_text_are_not_the_best() {
+    let make = "INSERT INTO ranked VALUES
+        ('none', 'mail', NULL), ('b', 'mail', ''), ('a', 'mail', ''), ('both', 'mail', 'mail'), ('other', NULL, NULL)";
+    let Some(settings) = plain("ranked", make, 20_000).await else {
+        return;
+    };
+    let text = TextTerms {
+        own: vec![Term {
+            word: "mail".to_owned(),
+            term: "mail".to_owned(),
+        }],
+        ..TextTerms::default()
+    };
+    let what = What::Words {
+        text: &text,
+        further: &[],
+    };
+    let best = found(&settings, what, 3).await;
+    let key = |name: &str| json!([name, "tools"]).to_string().replace(',', ", ");
+    assert_eq!(best.ids, [key("both"), key("a"), key("b")]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
