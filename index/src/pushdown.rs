@@ -10,6 +10,7 @@
 
 mod external;
 mod instead;
+mod limits;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
@@ -35,6 +36,7 @@ use crate::tool::{Tool, ToolId};
 use crate::tools_db::{StoredEnrichment, StoredTool};
 
 pub use self::external::{Asked, AskedWords, ExternalCandidates, Found, searcher_for};
+pub use self::limits::{FARTHEST, MAX_NAMED, MAX_TEXTS, SAMPLE, limit_of_text};
 pub use crate::exact_names::AskedName;
 pub use crate::lexical::{CatalogStatistics, NearWord, STEPS_PER_WEIGHT};
 pub use crate::search::{Probe, ProbeTerm, ProbeVector, SwitchedOff, TextTerms};

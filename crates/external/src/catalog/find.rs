@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolscout_index::pushdown::{
-    Asked, CatalogStatistics, ExternalCandidates, Found, NearWord, Part, SwitchedOff, VectorsByText,
+    Asked, CatalogStatistics, ExternalCandidates, FARTHEST, Found, MAX_NAMED, MAX_TEXTS, NearWord,
+    Part, SAMPLE, SwitchedOff, VectorsByText, limit_of_text,
 };
 use toolscout_index::{Embedder, Filter, LexicalSettings, Searcher, ToolId};
 use toolscout_state::shared::StoreError;
@@ -15,15 +16,7 @@ use crate::deadline::Deadline;
 use crate::engine::{Ask, MAX_TERMS, Passing, What};
 use crate::layout::{Layout, at, kept_vectors};
 
-/// Texts of a query, clauses included, for which tools are looked for, and tools for each of them at least.
-const MAX_TEXTS: usize = 12;
-const MIN_FOR_TEXT: usize = 20;
-/// Tools that are least similar to a text. Scores are scaled from the least similar one of all.
-const FARTHEST: usize = 8;
-/// Tools that stand for those that are not found.
-const SAMPLE: usize = 100;
-/// Tools that are looked for by name, and by id.
-const MAX_NAMED: usize = 50;
+/// Tools that are looked for by id.
 const MAX_BY_ID: usize = 200;
 
 /// What a search looks for.
@@ -37,16 +30,6 @@ enum Wanted {
     Scale,
     /// Those that stand for the others.
     Sample,
-}
-
-/// How many tools are looked for, for one of several texts. The first is the whole request.
-fn limit_of(place: usize, texts: usize, all: usize) -> usize {
-    let limit = match (place, texts) {
-        (_, 1) => all,
-        (0, _) => all / 2,
-        _ => all / 2 / (texts - 1),
-    };
-    limit.max(MIN_FOR_TEXT)
 }
 
 impl ExternalCatalog {
@@ -160,7 +143,7 @@ impl ExternalCatalog {
             if *place > MAX_TEXTS || is_zero {
                 continue;
             }
-            let nearest = limit_of(*place - 1, texts, most / 2);
+            let nearest = limit_of_text(*place - 1, texts, most / 2);
             let near = |vector: Vec<f32>, embedder| What::Near { embedder, vector };
             // The farthest from a vector are the nearest to its opposite.
             let opposite: Vec<f32> = vector.vector.iter().map(|number| -number).collect();
@@ -289,7 +272,7 @@ fn by_words<'a>(
                     terms,
                     statistics: &looked_for.statistics,
                 };
-                searches.push((what, limit_of(place, texts.len(), all)));
+                searches.push((what, limit_of_text(place, texts.len(), all)));
             }
         }
         Layout::Mapped(_) => {
@@ -299,7 +282,7 @@ fn by_words<'a>(
                     text,
                     further: &looked_for.near,
                 };
-                searches.push((what, limit_of(place, texts.len(), all)));
+                searches.push((what, limit_of_text(place, texts.len(), all)));
             }
         }
     }

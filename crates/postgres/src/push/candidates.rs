@@ -9,9 +9,9 @@ use sqlx::query::Query as Statement;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row};
 use toolscout_index::language::Language;
 use toolscout_index::pushdown::{
-    Asked, AskedName, AskedWords, CatalogStatistics, ExternalCandidates, Found, NearWord, Part,
-    PartTool, Probe, ProbeTerm, ProbeVector, STEPS_PER_WEIGHT, SwitchedOff, TextTerms,
-    VectorsByText, searcher_for,
+    Asked, AskedName, AskedWords, CatalogStatistics, ExternalCandidates, FARTHEST, Found,
+    MAX_NAMED, MAX_TEXTS, NearWord, Part, PartTool, Probe, ProbeTerm, ProbeVector, SAMPLE,
+    STEPS_PER_WEIGHT, SwitchedOff, TextTerms, VectorsByText, limit_of_text, searcher_for,
 };
 use toolscout_index::{
     Embedder, Enrichment, Filter, Kind, LexicalSettings, Query, Searcher, Tool, ToolId,
@@ -25,22 +25,12 @@ use crate::row::{StoredGeneration, enrichment, texts, tool, unsigned};
 use crate::vectors::opened;
 use crate::{BEGIN_READING, PostgresStore, READ_LIMIT, within};
 
-/// Texts of a query, clauses included, for which tools are looked for.
-const MAX_TEXTS: usize = 12;
-/// Tools that are looked for at least for each of them.
-const MIN_FOR_TEXT: usize = 20;
 /// Tools that are read of one list.
 const MAX_OF_LIST: usize = 2000;
-/// Tools that are least similar to a text. Scores are scaled from the least similar one of all.
-const FARTHEST: usize = 8;
 /// A tool has several vectors, of which several may be among the nearest: of its views, and of its views
 /// and texts.
 const VECTORS_OF_TOOL: usize = 2;
 const VECTORS_WITH_TEXTS: usize = 5;
-/// Tools that stand for those that are not found.
-const SAMPLE: usize = 100;
-/// Tools that are looked for by name.
-const MAX_NAMED: usize = 50;
 /// The order of tools whose scores are equal. Where a limit cuts a list of them, it cuts by this order.
 const BY_ID: &str = "t.id";
 /// Tools that pass a filter are counted up to this.
@@ -317,7 +307,7 @@ impl PostgresStore {
             for (place, terms) in texts.iter().enumerate() {
                 let counted = counted(connection, tables, terms).await?;
                 let lists = lists(&counted, all, share);
-                let limit = limit(place, texts.len(), most / 2);
+                let limit = limit_of_text(place, texts.len(), most / 2);
                 let best = passing.by_words(connection, &lists, terms, &scoring, limit);
                 keys.extend(best.await?);
             }
@@ -330,7 +320,8 @@ impl PostgresStore {
             let vectors = vectors_of(embedder, probe);
             for (place, vector) in vectors.iter().enumerate() {
                 // All tools may be candidates already. The farthest are still needed, to scale the scores.
-                let nearest = (!are_all).then(|| of_tool * limit(place, vectors.len(), most / 2));
+                let nearest =
+                    (!are_all).then(|| of_tool * limit_of_text(place, vectors.len(), most / 2));
                 let found = passing.by_vector(connection, embedder, vector, nearest);
                 keys.extend(found.await?);
             }
@@ -453,16 +444,6 @@ impl KnownTerms {
 /// It only read, so a failure to end it loses nothing.
 pub(super) async fn end(transaction: sqlx::Transaction<'_, Postgres>) {
     let _ = transaction.rollback().await;
-}
-
-/// How many tools are looked for, for one of several texts. The first is the whole request.
-fn limit(place: usize, texts: usize, all: usize) -> usize {
-    let limit = match (place, texts) {
-        (_, 1) => all,
-        (0, _) => all / 2,
-        _ => all / 2 / (texts - 1),
-    };
-    limit.max(MIN_FOR_TEXT)
 }
 
 fn share_of(passed: usize, all: u64) -> f64 {
