@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use toolscout_base::config::ExternalSettings;
 use toolscout_index::pushdown::{
-    Asked, AskedWords, CatalogStatistics, ExternalCandidates, Found, NearWord, PartTool,
+    Asked, AskedWords, CatalogStatistics, ExternalCandidates, Found, NearWord, PartTool, SAMPLE,
     SwitchedOff, TextTerms, searcher_for, to_be_read,
 };
 use toolscout_index::{Filter, Query, Searcher, Tool, ToolId, Weights};
@@ -73,6 +73,9 @@ struct State {
     counted: Instant,
     /// Tools, without items of other kinds.
     tools: u64,
+    /// Documents that stand for those that a search does not find. They are looked for once, since an engine may have to
+    /// read all documents for it.
+    sample: Vec<String>,
     /// Frequencies that the engine has told.
     frequencies: Mutex<HashMap<String, u64>>,
 }
@@ -150,16 +153,39 @@ impl Inner {
         }
         let sketch = Sketch::read(engine, &layout, &self.weights).await?;
         let tools = engine.count(&layout, Which::Tools, limit).await?;
+        let sample = self.sample(&layout, limit).await.unwrap_or_else(|failure| {
+            tracing::debug!(problem = failure.reason, "scores are scaled less exactly");
+            Vec::new()
+        });
         let state = Arc::new(State {
             layout,
             generation,
             sketch,
             counted: Instant::now(),
             tools,
+            sample,
             frequencies: Mutex::default(),
         });
         self.known.send_modify(|known| known.state = Some(state));
         Ok(())
+    }
+
+    /// Some documents of the index.
+    async fn sample(&self, layout: &Layout, limit: Duration) -> Result<Vec<String>, Failure> {
+        let (filter, off) = (Filter::default(), SwitchedOff::default());
+        let ask = Ask {
+            what: What::Sample,
+            passing: Passing {
+                filter: &filter,
+                off: &off,
+            },
+            size: SAMPLE,
+        };
+        let mut documents = Vec::new();
+        for hits in self.engine.find(layout, &[ask], limit).await? {
+            documents.extend(hits?.ids);
+        }
+        Ok(documents)
     }
 
     /// What is known of the index, once something is.

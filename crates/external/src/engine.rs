@@ -156,7 +156,7 @@ pub struct Ask<'a> {
 
 /// What a search looks for.
 pub enum What<'a> {
-    /// All that pass, counted.
+    /// All that pass, counted. If there are more than are wanted, it is enough to say so.
     All,
     /// The best by the terms of a text, in an index that toolscout has written.
     Terms {
@@ -192,7 +192,7 @@ pub enum What<'a> {
 pub struct Hits {
     /// The engine's own numbers of the documents.
     pub ids: Vec<String>,
-    /// How many there are in all, if they were counted.
+    /// How many there are in all, if they were counted; where counting ended early, more than were wanted.
     pub total: Option<u64>,
 }
 

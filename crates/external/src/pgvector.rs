@@ -179,11 +179,11 @@ impl PgVector {
         };
         let rows = self.rows(statement, limit).await?;
         let mut hits = Hits::default();
-        for row in &rows {
+        for row in rows.iter().take(ask.size) {
             hits.ids.push(text(row, 0)?);
         }
         if matches!(ask.what, What::All) {
-            hits.total = Some(self.one_count(columns.count(&ask.passing), limit).await?);
+            hits.total = Some(rows.len() as u64);
         }
         Ok(hits)
     }
@@ -398,8 +398,9 @@ fn failure_of(error: &sqlx::Error) -> Failure {
         ),
         "3D000" => (Cause::Missing, "name another database in the address"),
         "42P01" => (Cause::Missing, "name another table in the address"),
+        // The server works, and another statement may be quick.
         "57014" => (
-            Cause::Away,
+            Cause::Busy,
             "it took longer than timeout_ms; make an index for its columns",
         ),
         "53300" | "53200" | "53000" => (Cause::Busy, "it is asked again later"),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolscout_index::pushdown::{
     Asked, CatalogStatistics, ExternalCandidates, FARTHEST, Found, MAX_NAMED, MAX_TEXTS, NearWord,
-    Part, SAMPLE, SwitchedOff, VectorsByText, limit_of_text,
+    Part, SwitchedOff, VectorsByText, limit_of_text,
 };
 use toolscout_index::{Embedder, Filter, LexicalSettings, Searcher, ToolId};
 use toolscout_state::shared::StoreError;
@@ -28,8 +28,6 @@ enum Wanted {
     Best,
     /// Those that scale the scores. Without them an answer is only less exact.
     Scale,
-    /// Those that stand for the others.
-    Sample,
 }
 
 impl ExternalCatalog {
@@ -52,19 +50,18 @@ impl ExternalCatalog {
         };
         let answers = inner.engine.find(&state.layout, &asks, limit).await?;
         let mut found = BTreeSet::new();
-        let (mut sample, mut lacks) = (Vec::new(), None);
+        let mut lacks = None;
         let (mut passing, mut searched) = (None, false);
         for (wanted, answer) in wanted.iter().zip(answers) {
             match (wanted, answer) {
                 (Wanted::Passing, Ok(hits)) => {
                     passing = Some((hits.ids, hits.total.unwrap_or(u64::MAX)));
                 }
-                (Wanted::Sample, Ok(hits)) => sample = hits.ids,
                 (_, Ok(hits)) => {
                     searched |= *wanted == Wanted::Best;
                     found.extend(hits.ids);
                 }
-                (Wanted::Scale | Wanted::Sample, Err(failure)) => {
+                (Wanted::Scale, Err(failure)) => {
                     tracing::debug!(problem = failure.reason, "scores are scaled less exactly");
                 }
                 (Wanted::Passing | Wanted::Best, Err(failure)) => lacks = Some(failure),
@@ -78,9 +75,10 @@ impl ExternalCatalog {
             // Nothing at all was searched, so there is no answer.
             return Err(failure.into());
         }
-        sample.retain(|id| !found.contains(id));
-        if found.len() as u64 >= state.sketch.total {
-            sample.clear();
+        let mut sample = Vec::new();
+        if (found.len() as u64) < state.sketch.total {
+            let others = state.sample.iter().filter(|id| !found.contains(*id));
+            sample.extend(others.cloned());
         }
         let lacks =
             lacks.map(|failure| format!("not all tools were looked for: {}", failure.reason));
@@ -163,7 +161,6 @@ impl ExternalCatalog {
         if !by_id.is_empty() {
             add(Wanted::Best, What::Ids(by_id), all, by_id.len());
         }
-        add(Wanted::Sample, What::Sample, all, SAMPLE);
         asks
     }
 

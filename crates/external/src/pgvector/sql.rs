@@ -175,7 +175,7 @@ impl Columns {
         )
     }
 
-    /// The keys of the rows of a search. `None` if the table cannot be searched so.
+    /// The keys of the rows of a search, for [`What::All`] one more than is wanted. `None` if the table cannot be searched so.
     pub fn search(&self, ask: &Ask<'_>) -> Option<QueryBuilder<Postgres>> {
         let mut sql = QueryBuilder::new("SELECT ");
         self.push_key(&mut sql);
@@ -217,7 +217,12 @@ impl Columns {
                 sql.push(format!(" ORDER BY md5({})", self.name()));
             }
         }
-        sql.push(format!(" LIMIT {}", ask.size.max(1)));
+        let size = match ask.what {
+            // One more tells whether there are more, and counting them would read the whole table.
+            What::All => ask.size + 1,
+            _ => ask.size.max(1),
+        };
+        sql.push(format!(" LIMIT {size}"));
         Some(sql)
     }
 
@@ -427,13 +432,6 @@ impl Columns {
         sql
     }
 
-    /// How many rows pass.
-    pub fn count(&self, passing: &Passing<'_>) -> QueryBuilder<Postgres> {
-        let mut sql = self.count_all();
-        self.push_passing(&mut sql, passing);
-        sql
-    }
-
     /// How many rows are tools.
     pub fn count_all(&self) -> QueryBuilder<Postgres> {
         QueryBuilder::new(format!("SELECT count(*){}", self.from()))
@@ -580,6 +578,13 @@ mod tests {
         };
         let sql = columns().search(&ask).unwrap();
         sql.sql().as_str().to_owned()
+    }
+
+    #[test]
+    fn those_that_pass_are_not_counted_in_the_whole_table() {
+        let sql = text_of(What::All, 10);
+        assert!(sql.ends_with(" LIMIT 11"), "{sql}");
+        assert!(!sql.contains("count("), "{sql}");
     }
 
     #[test]

@@ -8,8 +8,8 @@ use toolscout_index::Embedder;
 use toolscout_index::pushdown::{SwitchedOff, Term, TextTerms};
 
 use super::*;
-use crate::Cause;
-use crate::engine::{Ask, Hits, Passing, What};
+use crate::engine::{Ask, Engine, Hits, Passing, What};
+use crate::{Cause, Failure};
 
 /// The address of a database, and a connection to it.
 async fn database() -> Option<(String, PgConnection)> {
@@ -202,12 +202,13 @@ async fn table_lists(external: &ExternalCatalog) {
 async fn plain(table: &str, make: &str, timeout_ms: u64) -> Option<ExternalSettings> {
     let (address, mut connection) = database().await?;
     let create = format!(
-        "DROP TABLE IF EXISTS {table}; CREATE TABLE {table} (name text, about text, note text); {make}"
+        "DROP TABLE IF EXISTS {table} CASCADE; CREATE TABLE {table} (name text, about text, note text); {make}"
     );
     run(&mut connection, &create).await;
     connection.close().await.unwrap();
     let fields = FieldMapping {
         name: "name".to_owned(),
+        default_server: "tools".to_owned(),
         description: Some("about".to_owned()),
         search: vec!["about".to_owned(), "note".to_owned()],
         ..FieldMapping::default()
@@ -218,9 +219,8 @@ async fn plain(table: &str, make: &str, timeout_ms: u64) -> Option<ExternalSetti
     })
 }
 
-/// What a search of a table finds, without a filter.
-async fn found(settings: &ExternalSettings, what: What<'_>, size: usize) -> Hits {
-    let engine = open(settings).unwrap();
+/// What a search of an engine finds, without a filter.
+async fn found(engine: &dyn Engine, what: What<'_>, size: usize) -> Result<Hits, Failure> {
     let limit = Duration::from_secs(20);
     let (layout, _) = engine.layout(limit).await.unwrap();
     let (filter, off) = (Filter::default(), SwitchedOff::default());
@@ -233,7 +233,7 @@ async fn found(settings: &ExternalSettings, what: What<'_>, size: usize) -> Hits
         size,
     };
     let mut found = engine.find(&layout, &[ask], limit).await.unwrap();
-    found.pop().unwrap().unwrap()
+    found.pop().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -254,9 +254,32 @@ async fn rows_without_a_text_are_not_the_best() {
         text: &text,
         further: &[],
     };
-    let best = found(&settings, what, 3).await;
+    let engine = open(&settings).unwrap();
+    let best = found(engine.as_ref(), what, 3).await.unwrap();
     let key = |name: &str| json!([name, "tools"]).to_string().replace(',', ", ");
     assert_eq!(best.ids, [key("both"), key("a"), key("b")]);
+    // More than are wanted are not counted.
+    for (size, total) in [(2, 3), (5, 5), (9, 5)] {
+        let all = found(engine.as_ref(), What::All, size).await.unwrap();
+        assert_eq!((all.ids.len(), all.total), (size.min(5), Some(total)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_that_takes_too_long_is_no_outage() {
+    let make = "INSERT INTO slow VALUES ('a', '', '');
+        CREATE VIEW slower AS SELECT name || (SELECT '' FROM pg_sleep(30)) AS name, about, note FROM slow";
+    let Some(mut settings) = plain("slow", make, 1500).await else {
+        return;
+    };
+    let (address, _) = database().await.unwrap();
+    settings.store = ExternalSettings::new(&format!("{address}/slower")).store;
+    let engine = open(&settings).unwrap();
+    let failure = found(engine.as_ref(), What::All, 5).await.unwrap_err();
+    assert!(failure.reason.contains("57014"), "{failure}");
+    assert_eq!(failure.cause, Cause::Busy, "{failure}");
+    // The next one is asked at once.
+    engine.version(Duration::from_secs(20)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
