@@ -19,6 +19,11 @@ impl Deadline {
         }
     }
 
+    /// All of it within `time`, which one request may take as well.
+    pub fn of(time: Duration) -> Self {
+        Deadline::within(time, time)
+    }
+
     /// What the next request may take.
     pub fn left(&self) -> Duration {
         self.limit

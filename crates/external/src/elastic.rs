@@ -14,6 +14,7 @@ use tokio::sync::OnceCell;
 use toolscout_base::config::{ExternalIndex, ExternalProduct, ExternalSettings};
 
 use crate::client::{Body, Client};
+use crate::deadline::Deadline;
 use crate::engine::{After, Ask, Engine, Hits, Listed, Page, Which, Writable};
 use crate::failure::{Cause, Failure};
 use crate::layout::{Label, Layout, Own};
@@ -293,6 +294,7 @@ impl Engine for Elastic {
         ids: &[String],
         limit: Duration,
     ) -> Result<Vec<Value>, Failure> {
+        let deadline = Deadline::of(limit);
         let source = layout.source();
         let mut asked = Vec::with_capacity(ids.len());
         for id in ids {
@@ -304,7 +306,8 @@ impl Engine for Elastic {
         };
         let path = format!("{}/_mget{vectors}", self.index);
         let body = Body::Json(json!({ "docs": asked }));
-        let mut answer = self.client.ask(Method::POST, &path, &body, limit).await?;
+        let left = deadline.left();
+        let mut answer = self.client.ask(Method::POST, &path, &body, left).await?;
         let Value::Array(found) = answer["docs"].take() else {
             return Err(Failure::answer("docs").at(self.shown()));
         };

@@ -16,6 +16,7 @@ use toolscout_base::breaker::{Breaker, Permit};
 use toolscout_base::config::{ExternalIndex, ExternalSettings};
 
 use self::sql::{Column, Columns};
+use crate::deadline::Deadline;
 use crate::engine::{Ask, Engine, Hits, Listed, Page, What, Which, Writable};
 use crate::failure::{Cause, Failure};
 use crate::layout::{Label, Layout};
@@ -119,8 +120,8 @@ impl PgVector {
         let asked = statement.build().fetch_all(&self.pool);
         let rows = match timeout(limit, asked).await {
             Ok(rows) => rows.map_err(|error| failure_of(&error)),
-            // A caller with little time says nothing about the server.
-            Err(_) if limit < self.settings.timeout() => {
+            // A caller with little time says nothing about the server. Some of it has passed before a request is sent.
+            Err(_) if limit < self.settings.timeout() * 9 / 10 => {
                 permit.give_back();
                 return Err(Failure::timeout(limit).at(&self.shown));
             }
@@ -251,7 +252,9 @@ impl Engine for PgVector {
         asks: &[Ask<'_>],
         limit: Duration,
     ) -> Result<Vec<Result<Hits, Failure>>, Failure> {
+        let deadline = Deadline::of(limit);
         let columns = self.columns(limit).await?;
+        let limit = deadline.left();
         let all = asks.iter().map(|ask| self.hits(&columns, ask, limit));
         Ok(join_all(all).await)
     }
@@ -262,8 +265,9 @@ impl Engine for PgVector {
         ids: &[String],
         limit: Duration,
     ) -> Result<Vec<Value>, Failure> {
+        let deadline = Deadline::of(limit);
         let columns = self.columns(limit).await?;
-        let rows = self.rows(columns.documents(ids), limit).await?;
+        let rows = self.rows(columns.documents(ids), deadline.left()).await?;
         rows.iter().map(document).collect()
     }
 
@@ -273,8 +277,9 @@ impl Engine for PgVector {
         listed: &Listed<'_>,
         limit: Duration,
     ) -> Result<Page, Failure> {
+        let deadline = Deadline::of(limit);
         let columns = self.columns(limit).await?;
-        let rows = self.rows(columns.page(listed), limit).await?;
+        let rows = self.rows(columns.page(listed), deadline.left()).await?;
         page(&rows, listed.size)
     }
 
@@ -285,8 +290,11 @@ impl Engine for PgVector {
         size: usize,
         limit: Duration,
     ) -> Result<Page, Failure> {
+        let deadline = Deadline::of(limit);
         let columns = self.columns(limit).await?;
-        let rows = self.rows(columns.sample(from, size), limit).await?;
+        let rows = self
+            .rows(columns.sample(from, size), deadline.left())
+            .await?;
         page(&rows, size)
     }
 
@@ -296,13 +304,14 @@ impl Engine for PgVector {
         terms: &[(String, String)],
         limit: Duration,
     ) -> Result<std::collections::HashMap<String, u64>, Failure> {
+        let deadline = Deadline::of(limit);
         let columns = self.columns(limit).await?;
         let terms = &terms[..terms.len().min(MAX_COUNTED)];
         let mut frequencies = std::collections::HashMap::new();
         let Some(statement) = columns.frequencies(terms) else {
             return Ok(frequencies);
         };
-        let rows = self.rows(statement, limit).await?;
+        let rows = self.rows(statement, deadline.left()).await?;
         let row = rows.first().ok_or_else(|| Failure::answer("counts"))?;
         for (place, (term, _)) in terms.iter().enumerate() {
             frequencies.insert(term.clone(), number(row, place)?);
@@ -317,8 +326,9 @@ impl Engine for PgVector {
         limit: Duration,
     ) -> Result<u64, Failure> {
         // Each row with a name is a tool.
+        let deadline = Deadline::of(limit);
         let columns = self.columns(limit).await?;
-        self.one_count(columns.count_all(), limit).await
+        self.one_count(columns.count_all(), deadline.left()).await
     }
 
     async fn values(
@@ -328,11 +338,12 @@ impl Engine for PgVector {
         most: usize,
         limit: Duration,
     ) -> Result<Vec<(String, usize)>, Failure> {
+        let deadline = Deadline::of(limit);
         let columns = self.columns(limit).await?;
         let Some(statement) = columns.values(label, most) else {
             return Ok(Vec::new());
         };
-        let rows = self.rows(statement, limit).await?;
+        let rows = self.rows(statement, deadline.left()).await?;
         let mut values = Vec::with_capacity(rows.len());
         for row in &rows {
             values.push((text(row, 0)?, number(row, 1)? as usize));

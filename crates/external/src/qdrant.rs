@@ -20,6 +20,7 @@ use toolscout_base::config::{ExternalIndex, ExternalSettings, FieldMapping};
 use toolscout_index::ToolId;
 
 use crate::client::{Body, Client};
+use crate::deadline::Deadline;
 use crate::engine::{After, Ask, Engine, Hits, Listed, Page, What, Which, Writable};
 use crate::failure::{Cause, Failure};
 use crate::layout::{Label, Layout, Own, at};
@@ -207,6 +208,7 @@ impl Qdrant {
         part: &str,
         limit: Duration,
     ) -> Result<Page, Failure> {
+        let deadline = Deadline::of(limit);
         let size = scroll["limit"].as_u64().unwrap_or_default() as usize;
         let part = part.to_lowercase();
         scroll["limit"] = SCANNED.into();
@@ -232,7 +234,7 @@ impl Qdrant {
         }
         let documents = match found.is_empty() {
             true => Vec::new(),
-            false => self.documents(layout, &found, limit).await?,
+            false => self.documents(layout, &found, deadline.left()).await?,
         };
         Ok(Page { documents, next })
     }
@@ -365,6 +367,7 @@ impl Engine for Qdrant {
         listed: &Listed<'_>,
         limit: Duration,
     ) -> Result<Page, Failure> {
+        let deadline = Deadline::of(limit);
         let mut filter = query::filter(layout, &listed.passing);
         query::restrict(&mut filter, layout, listed);
         let mut scroll = json!({ "limit": listed.size });
@@ -385,6 +388,7 @@ impl Engine for Qdrant {
             },
         }
         scroll["filter"] = filter;
+        let limit = deadline.left();
         match listed.part {
             "" => self.scroll(layout, scroll, limit).await,
             part => self.scan(layout, scroll, part, limit).await,

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -15,6 +16,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 /// What the double does next in place of an answer.
 #[derive(Clone, Debug)]
@@ -23,6 +25,8 @@ pub enum QdrantFault {
     Status(u16, &'static str),
     /// This status with this error, for the next batch of searches by dense vectors.
     Vectors(u16, &'static str),
+    /// An answer as always, after this time.
+    Slow(Duration),
     /// No answer at all.
     Silence,
     /// An answer as always, before what comes next.
@@ -155,6 +159,7 @@ async fn respond(
         return written(Err((401, "Invalid API key or JWT".to_owned())));
     }
     match shared.take_fault(path, &body) {
+        Some(QdrantFault::Slow(time)) => sleep(time).await,
         Some(QdrantFault::Silence) => std::future::pending().await,
         Some(QdrantFault::Status(status, error) | QdrantFault::Vectors(status, error)) => {
             return written(Err((status, error.to_owned())));

@@ -2,9 +2,11 @@
 
 use reqwest::Method;
 use toolscout_index::Embedder;
+use toolscout_index::pushdown::SwitchedOff;
 
 use super::*;
 use crate::double::QdrantFault;
+use crate::engine::{After, Listed, Passing};
 use crate::{Cause, Failure};
 
 /// Sends a request of Qdrant's API to the server of an address.
@@ -149,6 +151,40 @@ async fn mapped_pages(external: &ExternalCatalog) {
         ..all
     };
     assert!(ids_of(external, prompts).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_requests_of_one_page_share_its_time() {
+    let double = QdrantDouble::start().await;
+    let store = double.store("toolscout-suite-wiki");
+    fill_wiki(&store, "toolscout-suite-wiki", false).await;
+    let settings = ExternalSettings {
+        fields: Some(wiki_fields()),
+        ..settings(&store)
+    };
+    let engine = open(&settings).unwrap();
+    let (layout, _) = engine.layout(Duration::from_secs(5)).await.unwrap();
+    let (filter, off) = (Filter::default(), SwitchedOff::default());
+    let listed = Listed {
+        passing: Passing {
+            filter: &filter,
+            off: &off,
+        },
+        part: "",
+        ids: None,
+        after: After::Tool("hr/holiday"),
+        size: 2,
+    };
+    // Where the page begins is one request, and its points are another.
+    for _ in 0..2 {
+        double.fail("/scroll", QdrantFault::Slow(Duration::from_millis(600)));
+    }
+    let page = engine.page(&layout, &listed, Duration::from_secs(1));
+    let failure = page.await.unwrap_err();
+    assert!(
+        failure.reason.contains("did not answer within"),
+        "{failure}"
+    );
 }
 
 async fn double() -> (QdrantDouble, ExternalSettings) {
