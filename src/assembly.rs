@@ -286,7 +286,7 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
     let endpoint_options = instant_embedders(&settings.catalog_options);
     let embedders = EmbeddersOf::new(settings.catalog_options, settings.embedder_source);
     let (folder, counted) = (DataDir::new(data.clone()), Arc::clone(&metrics));
-    let elsewhere = elsewhere(settings.external, shared.is_some())?;
+    let elsewhere = elsewhere(settings.external, shared.is_some(), &cpu_pool)?;
     let catalogs = ServedCatalogs::new(
         folder,
         embedders,
@@ -393,6 +393,7 @@ fn start_shadow(
 fn elsewhere(
     mut external: BTreeMap<String, ExternalSettings>,
     has_store: bool,
+    cpu_pool: &CpuPool,
 ) -> Result<Option<Elsewhere>> {
     external.retain(|_, settings| settings.mode == ExternalMode::Read);
     let Some(first) = external.keys().next() else {
@@ -405,11 +406,11 @@ fn elsewhere(
     }
     let runtime = Handle::current();
     let names = external.keys().cloned().collect();
-    let of_catalogs = runtime.clone();
+    let (of_catalogs, cpu_pool) = (runtime.clone(), cpu_pool.clone());
     let open: OpenElsewhere = Box::new(move |name, weights| {
         let settings = external.get(name).cloned();
         let settings = settings.ok_or(StoreError::Deleted)?;
-        let opened = ExternalCatalog::open(settings, weights, of_catalogs.clone())?;
+        let opened = ExternalCatalog::open(settings, weights, &of_catalogs, cpu_pool.clone())?;
         Ok(Arc::new(opened) as Arc<dyn PushedTools>)
     });
     Ok(Some(Elsewhere {

@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use toolscout_base::config::ExternalSettings;
+use toolscout_base::cpu_pool::{CpuPool, PoolError};
 use toolscout_index::pushdown::{
     Asked, AskedWords, CatalogStatistics, ExternalCandidates, Found, NearWord, PartTool, SAMPLE,
     SwitchedOff, TextTerms, searcher_for, to_be_read,
@@ -52,7 +53,7 @@ struct Inner {
     engine: Box<dyn Engine>,
     settings: ExternalSettings,
     weights: Weights,
-    runtime: Handle,
+    cpu_pool: CpuPool,
     known: watch::Sender<Known>,
 }
 
@@ -82,20 +83,21 @@ struct State {
 
 impl ExternalCatalog {
     /// The catalog of these settings. It begins to read the index at once, and looks at it until the last clone is
-    /// dropped. `weights` are those of the catalog's fields.
+    /// dropped. `weights` are those of the catalog's fields, and `cpu_pool` does what computes.
     ///
     /// # Errors
     /// What is wrong with the address or the key.
     pub fn open(
         settings: ExternalSettings,
         weights: Weights,
-        runtime: Handle,
+        runtime: &Handle,
+        cpu_pool: CpuPool,
     ) -> Result<Self, StoreError> {
         let inner = Arc::new(Inner {
             engine: open(&settings)?,
             settings,
             weights,
-            runtime: runtime.clone(),
+            cpu_pool,
             known: watch::Sender::new(Known::default()),
         });
         runtime.spawn(look(Arc::downgrade(&inner)));
@@ -367,8 +369,11 @@ impl ExternalCandidates for ExternalCatalog {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, StoreError> {
-        let done = self.0.runtime.spawn_blocking(work).await;
-        done.map_err(|error| StoreError::Refused(format!("searching panicked: {error}")))
+        let done = self.0.cpu_pool.run(work).await;
+        done.map_err(|error| match error {
+            PoolError::Full => StoreError::Unreachable(error.to_string()),
+            PoolError::Panicked(_) => StoreError::Refused(error.to_string()),
+        })
     }
 }
 

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 use toolscout_base::config::{ExternalProduct, ExternalSettings, FieldMapping};
+use toolscout_base::cpu_pool::CpuPool;
 use toolscout_base::tls;
 use toolscout_index::embed::StaticTable;
 use toolscout_index::owner_words::OwnerWords;
@@ -35,6 +36,9 @@ const VARIABLES: [&str; 3] = [
     "TOOLSCOUT_TEST_OPENSEARCH",
     "TOOLSCOUT_TEST_QDRANT",
 ];
+
+/// How long CPU work waits for a thread.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const REQUESTS: [&str; 8] = [
     "send a message to a friend",
@@ -106,7 +110,11 @@ fn settings(store: &str) -> ExternalSettings {
 
 /// The catalog of these settings.
 fn opened(settings: ExternalSettings) -> ExternalCatalog {
-    ExternalCatalog::open(settings, Default::default(), Handle::current()).unwrap()
+    opened_on(settings, CpuPool::new(4, 64, PATIENCE, Default::default()))
+}
+
+fn opened_on(settings: ExternalSettings, pool: CpuPool) -> ExternalCatalog {
+    ExternalCatalog::open(settings, Default::default(), &Handle::current(), pool).unwrap()
 }
 
 async fn written(settings: &ExternalSettings, searcher: &Arc<Searcher>) -> crate::Written {

@@ -375,6 +375,33 @@ async fn the_tools_of_the_machine_answer_if_the_engine_does_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn computing_waits_for_a_free_thread_and_not_for_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = catalog(&folder, "own", &tools(1));
+    let base = catalog(&folder, "base", &[]).searcher();
+    let (_double, settings) = elasticsearch().await;
+    written(&settings, &own.searcher()).await;
+    let pool = CpuPool::new(1, 1, Duration::from_millis(100), Default::default());
+    let external = opened_on(settings, pool.clone());
+    let (started, has_started) = tokio::sync::oneshot::channel();
+    let (open, gate) = std::sync::mpsc::sync_channel::<()>(1);
+    let busy = tokio::spawn(async move {
+        let work = move || {
+            started.send(()).unwrap();
+            gate.recv().unwrap();
+        };
+        pool.run(work).await.unwrap();
+    });
+    has_started.await.unwrap();
+    let query = Query::new("send a message").k(5);
+    let error = external.searcher_for(&base, &query).await.err().unwrap();
+    assert!(error.to_string().contains("are waiting"), "{error}");
+    open.send(()).unwrap();
+    busy.await.unwrap();
+    external.searcher_for(&base, &query).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn another_server_answers_for_one_that_is_gone() {
     let folder = tempfile::tempdir().unwrap();
     let own = catalog(&folder, "own", &tools(6));
