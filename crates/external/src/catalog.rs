@@ -123,18 +123,29 @@ async fn look(inner: Weak<Inner>) {
                 pause / 2
             }
         };
-        if let Err(failure) = &looked {
-            tracing::warn!(
-                problem = failure.reason,
-                "the external engine cannot be read"
-            );
-        }
-        inner
-            .known
-            .send_modify(|known| known.problem = looked.err());
+        let problem = looked.err();
+        inner.known.send_modify(|known| {
+            match &problem {
+                Some(new) if is_news(known.problem.as_ref(), new) => {
+                    let problem = &new.reason;
+                    tracing::warn!(problem, "the external engine cannot be read");
+                }
+                None if known.problem.is_some() => {
+                    tracing::info!("the external engine can be read again");
+                }
+                Some(_) | None => {}
+            }
+            known.problem = problem;
+        });
         drop(inner);
         sleep(wait).await;
     }
+}
+
+/// Whether a failure is worth a line of the log: an outage has one, however often the engine is asked. Reasons of one
+/// outage differ, since they may say when the engine is tried again.
+fn is_news(before: Option<&Failure>, new: &Failure) -> bool {
+    before.is_none_or(|before| before.cause != new.cause)
 }
 
 impl Inner {
@@ -526,5 +537,21 @@ impl PushedTools for ExternalCatalog {
 
     async fn stats(&self) -> Result<PushedStats, StoreError> {
         self.sizes().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_news;
+    use crate::failure::{Cause, Failure};
+
+    #[test]
+    fn an_outage_is_logged_once() {
+        let first = Failure::new(Cause::Away, "it did not answer within 2000 ms");
+        let second = Failure::new(Cause::Away, "it is tried again in 5 s");
+        let refused = Failure::new(Cause::Key, "status 401");
+        assert!(is_news(None, &first));
+        assert!(!is_news(Some(&first), &second));
+        assert!(is_news(Some(&first), &refused));
     }
 }

@@ -143,8 +143,12 @@ impl Failure {
             500 => (Cause::Busy, "look at its own log"),
             _ => (Cause::Away, "look at its own log"),
         };
-        let reason = format!("status {}: {said}; {next_step}", status.as_u16());
-        Failure::new(cause, reason)
+        let status = status.as_u16();
+        let reason = format!("status {status}: {said}; {next_step}");
+        Failure {
+            lacks_privilege: cause == Cause::Key && status == 403,
+            ..Failure::new(cause, reason)
+        }
     }
 
     /// The same with the name of the variable that has the key.

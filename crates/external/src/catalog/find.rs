@@ -40,25 +40,28 @@ impl ExternalCatalog {
         // The requests share the time.
         let deadline = inner.deadline(asked.words.patience);
         let state = inner.state(asked.words.patience).await?;
-        let looked_for = LookedFor::of(&state, &asked);
-        let (wanted, asks): (Vec<Wanted>, Vec<Ask<'_>>) =
-            self.asks(&state, &asked, &looked_for).into_iter().unzip();
         // What is found has to be read within the same time.
         let limit = match asked.words.patience {
             Some(_) => deadline.left() / 2,
             None => deadline.left(),
         };
-        let answers = inner.engine.find(&state.layout, &asks, limit).await?;
+        let answers = {
+            let looked_for = LookedFor::of(&state, &asked);
+            let asks = self.asks(&state, &asked, &looked_for);
+            let (wanted, asks): (Vec<Wanted>, Vec<Ask<'_>>) = asks.into_iter().unzip();
+            let answers = inner.engine.find(&state.layout, &asks, limit).await?;
+            wanted.into_iter().zip(answers)
+        };
         let mut found = BTreeSet::new();
         let mut lacks = None;
         let (mut passing, mut searched) = (None, false);
-        for (wanted, answer) in wanted.iter().zip(answers) {
+        for (wanted, answer) in answers {
             match (wanted, answer) {
                 (Wanted::Passing, Ok(hits)) => {
                     passing = Some((hits.ids, hits.total.unwrap_or(u64::MAX)));
                 }
                 (_, Ok(hits)) => {
-                    searched |= *wanted == Wanted::Best;
+                    searched |= wanted == Wanted::Best;
                     found.extend(hits.ids);
                 }
                 (Wanted::Scale, Err(failure)) => {
@@ -71,6 +74,8 @@ impl ExternalCatalog {
         let few = passing.filter(|(_, count)| *count <= most);
         if let Some((all, _)) = few {
             found.extend(all);
+            // Nothing that may be a hit is missing.
+            lacks = None;
         } else if !searched && let Some(failure) = lacks {
             // Nothing at all was searched, so there is no answer.
             return Err(failure.into());
@@ -88,8 +93,6 @@ impl ExternalCatalog {
             sample,
             lacks,
         };
-        drop(asks);
-        drop(looked_for);
         self.with_documents(base, &state, asked, candidates, deadline)
             .await
     }

@@ -291,6 +291,31 @@ async fn keys_and_versions_of_qdrant_are_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_key_for_the_collection_alone_is_enough() {
+    let (double, settings) = double().await;
+    let engine = open(&settings).unwrap();
+    double.fail("", QdrantFault::Status(403, "Global access is required"));
+    let version = engine.version(Duration::from_secs(5)).await.unwrap();
+    assert_eq!(version, "of unknown version");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_failed_is_not_said_if_all_that_pass_were_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = catalog(&folder, "own", &tools(1));
+    let base = catalog(&folder, "base", &[]).searcher();
+    let (double, settings) = double().await;
+    written(&settings, &own.searcher()).await;
+    let external = opened(settings);
+    let query = Query::new("send a message").k(5);
+    external.searcher_for(&base, &query).await.unwrap();
+    double.fail("query/batch", QdrantFault::Vectors(500, "cannot be read"));
+    let found = external.searcher_for(&base, &query).await.unwrap();
+    assert!(found.search(&query).unwrap().degraded.is_none());
+    assert_eq!(hits(&found, &query), hits(&own.searcher(), &query));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_search_of_qdrant_without_vectors_goes_on_by_words_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let own = catalog(&folder, "own", &tools(30));
