@@ -189,4 +189,14 @@ async fn serves(server: &Server, double: &Double) {
         answer.body["error"]["code"], "store_unavailable",
         "{answer:?}"
     );
+    let message = answer.body["error"]["message"].to_string();
+    assert!(message.contains("no shard is active"), "{answer:?}");
+    assert!(!message.contains("the store"), "{answer:?}");
+    let unused = server.get("/v1/catalogs/default/usage/unused").await;
+    assert_eq!(unused.body["error"]["code"], "pushed_down", "{unused:?}");
+    let message = unused.body["error"]["message"].to_string();
+    assert!(
+        message.contains("looked for in a search engine"),
+        "{unused:?}"
+    );
 }

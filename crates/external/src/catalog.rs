@@ -496,7 +496,12 @@ impl PushedTools for ExternalCatalog {
             return Err(failure);
         }
         // What the data directory has of the catalog is better than no answer.
-        base.stand_in(format!("the tools of this machine answer: {failure}"));
+        let reason = match failure {
+            // The engine is no store of this server.
+            StoreError::Unreachable(reason) => reason,
+            failure => failure.to_string(),
+        };
+        base.stand_in(format!("the tools of this machine answer: {reason}"));
         Ok(Arc::clone(base))
     }
 

@@ -279,6 +279,23 @@ pub fn pushed_down_unavailable(detail: impl ToString) -> ApiError {
     }
 }
 
+/// The engine that somebody else runs does not answer, and the tools of this catalog are nowhere else. The reason has no
+/// key.
+pub fn elsewhere_unavailable(reason: String) -> ApiError {
+    let message = format!(
+        "the search engine with the tools of this catalog does not answer now; send the same request again in a moment: \
+         {reason}"
+    );
+    ApiError {
+        detail: Some(reason),
+        ..ApiError::busy(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "store_unavailable",
+            message,
+        )
+    }
+}
+
 /// The engine that somebody else runs refuses what is asked, or has not what the settings say. The reason has no key.
 pub fn elsewhere_refused(reason: String) -> ApiError {
     let message =

@@ -52,12 +52,13 @@ impl OpenCatalog {
     /// # Errors
     /// 422 if the snapshot does not have them.
     pub fn with_all_tools(&self, work: &str, instead: &str) -> ApiResult<Arc<Searcher>> {
-        if self.has_all_tools() {
+        let Some(pushed) = self.pushed() else {
             return Ok(self.searcher());
-        }
+        };
         let message = format!(
-            "the tools of the catalog {:?} are looked for in the store, and {work} needs them here; {instead}",
-            self.name
+            "the tools of the catalog {:?} are looked for in {}, and {work} needs them here; {instead}",
+            self.name,
+            pushed.place()
         );
         Err(ApiError::unprocessable("pushed_down", message))
     }

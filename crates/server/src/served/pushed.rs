@@ -10,7 +10,9 @@ use tokio::task::block_in_place;
 use toolscout_index::{Filter, Query, Searcher, Tool, ToolId};
 
 use super::catalog::{Home, OpenCatalog};
-use crate::request::error::{ApiResult, elsewhere_refused, pushed_down_unavailable};
+use crate::request::error::{
+    ApiResult, elsewhere_refused, elsewhere_unavailable, pushed_down_unavailable,
+};
 use toolscout_base::clock::unix_ms;
 use toolscout_base::cpu_pool::CpuPool;
 use toolscout_finder::enrich;
@@ -168,20 +170,28 @@ impl Pushed<'_> {
     }
 
     fn answered<T>(&self, answer: Result<T, StoreError>) -> ApiResult<T> {
-        match answer {
+        let error = match answer {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        Err(match error {
+            StoreError::Deleted | StoreError::Catalog(_) => error.into(),
             // A refused key or a missing index is no outage, and trying again is no help.
-            Err(StoreError::Refused(reason)) if self.is_external => Err(elsewhere_refused(reason)),
-            answer => answered(answer),
-        }
+            StoreError::Refused(reason) if self.is_external => elsewhere_refused(reason),
+            StoreError::Unreachable(reason) | StoreError::ReadOnly(reason) if self.is_external => {
+                elsewhere_unavailable(reason)
+            }
+            // Whether the store is away or needs a person is in the log. A client can only try again.
+            error => pushed_down_unavailable(error),
+        })
     }
-}
 
-fn answered<T>(answer: Result<T, StoreError>) -> ApiResult<T> {
-    match answer {
-        Ok(answer) => Ok(answer),
-        Err(error @ (StoreError::Deleted | StoreError::Catalog(_))) => Err(error.into()),
-        // Whether the store is away or needs a person is in the log. A client can only try again.
-        Err(error) => Err(pushed_down_unavailable(error)),
+    /// Where they are, in a message.
+    pub fn place(&self) -> &'static str {
+        match self.is_external {
+            true => "a search engine",
+            false => "the store",
+        }
     }
 }
 
