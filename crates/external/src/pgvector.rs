@@ -81,6 +81,8 @@ impl PgVector {
             .options([
                 ("statement_timeout", timeout.as_str()),
                 ("default_transaction_read_only", "on"),
+                // Of requests with common words alone, it would say so in each search.
+                ("client_min_messages", "warning"),
                 ("hnsw.ef_search", LOOK_AROUND),
                 ("hnsw.iterative_scan", "relaxed_order"),
                 ("ivfflat.probes", "20"),

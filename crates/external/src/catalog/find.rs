@@ -76,8 +76,10 @@ impl ExternalCatalog {
             found.extend(all);
             // Nothing that may be a hit is missing.
             lacks = None;
-        } else if !searched && let Some(failure) = lacks {
-            // Nothing at all was searched, so there is no answer.
+        } else if (!searched || found.is_empty())
+            && let Some(failure) = lacks
+        {
+            // That there are no hits cannot be told from a part of the answers, some of which need no engine.
             return Err(failure.into());
         }
         let mut sample = Vec::new();
