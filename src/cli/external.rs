@@ -59,8 +59,18 @@ impl Args {
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let catalog = &context.settings.catalog;
         let Some(settings) = context.settings.catalogs.get(catalog) else {
+            let known: Vec<&str> = context
+                .settings
+                .catalogs
+                .keys()
+                .map(String::as_str)
+                .collect();
+            let next = match known.as_slice() {
+                [] => "add one with store and mode".to_owned(),
+                known => format!("choose one that has, with --catalog: {}", known.join(", ")),
+            };
             bail!(
-                "the catalog {catalog} has no table [catalogs.{catalog}] in the configuration file; add one with store and mode"
+                "the catalog {catalog} has no table [catalogs.{catalog}] in the configuration file; {next}"
             );
         };
         match self.action {

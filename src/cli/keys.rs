@@ -271,19 +271,28 @@ fn id_of(given: &str, keys: &[Key], now: SystemTime) -> Result<String> {
         Some((id, _secret)) => id,
         None => given,
     };
-    let mut named = Vec::new();
+    let (mut named, mut ended) = (Vec::new(), None);
     for key in keys {
         if key.id == id {
             return Ok(key.id.clone());
         }
-        if key.name.as_deref() == Some(given) && key.is_valid(now) {
-            named.push(key.id.as_str());
+        if key.name.as_deref() != Some(given) {
+            continue;
+        }
+        match key.is_valid(now) {
+            true => named.push(key.id.as_str()),
+            false => ended = Some(key),
         }
     }
-    match named[..] {
+    match (&named[..], ended) {
+        ([], Some(key)) => bail!(
+            "the key {given:?} ({}) is {} already",
+            key.id,
+            key.state(now)
+        ),
         // The store says that there is no such id.
-        [] => Ok(id.to_owned()),
-        [only] => Ok(only.to_owned()),
+        ([], None) => Ok(id.to_owned()),
+        ([only], _) => Ok((*only).to_owned()),
         _ => Err(UsageError(format!(
             "{} keys have the name {given:?}; give an id: {}",
             named.len(),

@@ -370,7 +370,11 @@ fn a_key_is_revoked_by_its_name_or_as_a_whole() {
         &["keys", "revoke", "twins"],
         &["2 keys have the name \"twins\"; give an id: "],
     );
-    world.fails(1, &["keys", "revoke", "build server"], &["build server"]);
+    world.fails(
+        1,
+        &["keys", "revoke", "build server"],
+        &["the key \"build server\"", "is revoked already"],
+    );
     let mut states = Vec::new();
     for key in world.json(&["keys", "list"]).as_array().expect("a list") {
         let text = |name: &str| key[name].as_str().expect("a text").to_owned();
