@@ -162,7 +162,7 @@ async fn an_open_session_follows_other_rules() {
     let whole = format!("[profiles.belt]\ndetail = 'schema'{other}");
     desk.belt.replace(&profiles(&whole)[0].settings());
     let shown = client
-        .ask("tool_search", json!({ "query": "pays back" }))
+        .ask("tool_search", json!({ "query": "pay a customer" }))
         .await;
     let has_schema = |answer: &str| answer.contains("properties");
     assert!(has_schema(&shown) && !has_schema(&found), "{shown}");
