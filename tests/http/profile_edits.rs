@@ -161,8 +161,10 @@ async fn an_open_session_follows_other_rules() {
     assert!(listed.contains("Pays a customer back") && !listed.contains("Refunds what"));
     let whole = format!("[profiles.belt]\ndetail = 'schema'{other}");
     desk.belt.replace(&profiles(&whole)[0].settings());
-    let shown = client
-        .ask("tool_search", json!({ "query": "pay a customer" }))
+    // In another session, since this one has been shown the tool.
+    let another = desk.client("belt").await;
+    let shown = another
+        .ask("tool_search", json!({ "query": "pays back" }))
         .await;
     let has_schema = |answer: &str| answer.contains("properties");
     assert!(has_schema(&shown) && !has_schema(&found), "{shown}");
