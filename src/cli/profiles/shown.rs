@@ -82,7 +82,8 @@ fn version(context: &Context, name: &str) -> Result<Option<ProfileVersion>> {
     }
 }
 
-fn about(version: &ProfileVersion) -> Value {
+/// A version as JSON, without its settings.
+pub fn about(version: &ProfileVersion) -> Value {
     json!({
         "version": version.version, "at_ms": version.at_ms, "digest": version.digest,
         "rolled_back_to": version.rolled_back_to,
@@ -111,8 +112,8 @@ pub fn show(context: &Context, profile: &ToolProfile) -> Result<()> {
         let original = searcher.tool(&tool.id);
         tools.push(ShownTool {
             is_pinned: pins.contains(tool.id.as_str()),
-            parts: original.map(|original| sources(profile, &original)),
-            of_catalog: searcher.tool(&tool.id),
+            parts: original.as_ref().map(|original| sources(profile, original)),
+            of_catalog: original,
             tokens,
             tool,
         });

@@ -12,7 +12,7 @@ use crate::cli::applied_profiles;
 use crate::cli::context::Context;
 use crate::clock;
 use crate::gate::audit::{AuditLog, Entry, FILE_NAME};
-use crate::profile_versions::{MAX_VERSIONS, ProfileVersion, ProfileVersions, VersionsError};
+use crate::profile_versions::{MAX_VERSIONS, ProfileVersions, VersionsError};
 
 /// Prints the versions of a profile.
 pub fn history(context: &Context, name: &str) -> Result<()> {
@@ -24,9 +24,10 @@ pub fn history(context: &Context, name: &str) -> Result<()> {
         in_use = kept.in_use(name, of_file)?;
     }
     if context.printer.is_json() {
+        let listed: Vec<Value> = versions.iter().map(shown::about).collect();
         return context
             .printer
-            .json(&json!({ "profile": name, "versions": versions_json(&versions) }));
+            .json(&json!({ "profile": name, "versions": listed }));
     }
     let mut rows = Vec::new();
     for version in &versions {
@@ -47,16 +48,6 @@ pub fn history(context: &Context, name: &str) -> Result<()> {
             "{name}: the settings file has changed; the next start of `serve`, `mcp` or `agent` makes a version of it"
         )),
     }
-}
-
-fn versions_json(versions: &[ProfileVersion]) -> Vec<Value> {
-    let without_settings = |version: &ProfileVersion| {
-        json!({
-            "version": version.version, "at_ms": version.at_ms, "digest": version.digest,
-            "rolled_back_to": version.rolled_back_to,
-        })
-    };
-    versions.iter().map(without_settings).collect()
 }
 
 /// Prints what differs between two versions.
